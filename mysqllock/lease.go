@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
@@ -27,12 +26,6 @@ func (s *state) holder(l *lease) *entry {
 		return nil
 	}
 	return &s.Holders[i]
-}
-
-// Lease returns the lease with the given id on a lock, without a request to the server. Another
-// process may have acquired it.
-func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
-	return d.rows.Lease(name, id, ttl)
 }
 
 // release ends a lease in its row, or keeps it until MinHold has passed.

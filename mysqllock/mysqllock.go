@@ -1,7 +1,6 @@
 package mysqllock
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"sync/atomic"
@@ -13,12 +12,13 @@ import (
 
 var _ driver.Driver = (*Driver)(nil)
 
-// An inspector has the methods Status, List, Break and Withdraw.
-type inspector = driver.Inspector
+// The alias keeps the embedded field unexported.
+type methods = rows.Methods
 
-// A Driver keeps locks as rows of one table. It is safe for concurrent use.
+// A Driver keeps locks as rows of one table, and has the methods of [rows.Methods]. It is safe for
+// concurrent use.
 type Driver struct {
-	inspector
+	methods
 	db   *sql.DB // the user's, who closes it
 	conf config
 	sql  statements
@@ -72,7 +72,7 @@ func New(db *sql.DB, opts ...Option) (*Driver, error) {
 		PollInterval: pollInterval,
 	}
 	d.rows = rows.New(backend)
-	d.inspector = d.rows
+	d.methods = d.rows
 	return d, nil
 }
 
@@ -93,11 +93,6 @@ func (d *Driver) Info() driver.Info {
 			"nobody else changes or deletes rows of the table",
 		},
 	}
-}
-
-// Acquire implements [driver.Driver].
-func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	return d.rows.Acquire(ctx, req)
 }
 
 // Close implements [driver.Driver]. Leases that were not released lapse at the end of their TTL.

@@ -1,9 +1,11 @@
 package pglock
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -102,9 +104,7 @@ func TestAnswers(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s := &Session{conf: config{sessionTimeout: 15 * time.Second}, life: driverkit.NewLifecycle()}
-			l := &link{s: s, conn: &pgconn.PgConn{}, wake: make(chan struct{}, 1), over: make(chan struct{}),
-				held: map[int64]*sessionLease{}}
-			s.links = []*link{l}
+			l := unconnected(s)
 			h := &sessionLease{s: s, key: 1, state: tt.state}
 			c := l.request(tt.ask, h)
 			c.sent = c.sent.Add(-tt.waited)
@@ -131,4 +131,42 @@ func TestAnswers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// unconnected adds a link without a connection to a session.
+func unconnected(s *Session) *link {
+	l := &link{s: s, conn: &pgconn.PgConn{}, wake: make(chan struct{}, 1), over: make(chan struct{}),
+		held: map[int64]*sessionLease{}}
+	s.links = append(s.links, l)
+	return l
+}
+
+// TestWaitWithoutConnection has a request wait while others have all connections of the process. It
+// finds the lock taken each time, and asks less and less often.
+func TestWaitWithoutConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Session{conf: config{key: NameKey}, life: driverkit.NewLifecycle(), opening: make(chan struct{}, 1)}
+		first := unconnected(s)
+		for len(s.links) < maxLinks {
+			unconnected(s).waits = true
+		}
+		tries, ended := 0, make(chan struct{})
+		go func() {
+			defer close(ended)
+			for range first.wake {
+				tries++
+				_ = first.onAnswer(answer{})
+			}
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if _, err := s.Acquire(ctx, driver.Request{Name: "job", ID: "id", TTL: time.Minute}); !errors.Is(err, driver.ErrFull) {
+			t.Errorf("Acquire = %v, want ErrFull", err)
+		}
+		close(first.wake)
+		<-ended
+		if most := 10 + int(time.Hour/(4*time.Second)); tries > most {
+			t.Errorf("it asked %d times in an hour, want at most %d", tries, most)
+		}
+	})
 }

@@ -1,7 +1,6 @@
 package pglock
 
 import (
-	"context"
 	"errors"
 	"time"
 
@@ -15,12 +14,13 @@ import (
 
 var _ driver.Driver = (*Driver)(nil)
 
-// An inspector has the methods Status, List, Break and Withdraw.
-type inspector = driver.Inspector
+// The alias keeps the embedded field unexported.
+type methods = rows.Methods
 
-// A Driver keeps locks as rows of one table. It is safe for concurrent use.
+// A Driver keeps locks as rows of one table, and has the methods of [rows.Methods]. It is safe for
+// concurrent use.
 type Driver struct {
-	inspector
+	methods
 	user   *pgxpool.Pool // the program's, which closes it: how to connect
 	pool   *pgxpool.Pool // the driver's own
 	others chan struct{} // has an element for each statement under way that is not urgent
@@ -43,8 +43,8 @@ type Driver struct {
 //
 // The driver only connects as the pool does. Its connections are its own, so that queries of the
 // program never keep a renewal waiting: as many as the pool may have, and 8 at most, one of which
-// is for renewals and heartbeats alone. It opens them when it needs them. The pool may lead through
-// a pooler in any mode; see [Listen] for what that costs.
+// is for renewals and heartbeats alone, and one more that listens. It opens them when it needs
+// them. The pool may lead through a pooler in any mode; see [Listen] for what that costs.
 //
 // New does not contact the server. An option that is invalid, or that only [NewSession] uses, is a
 // [driver.ErrInvalid].
@@ -74,7 +74,7 @@ func newDriver(user, own *pgxpool.Pool, c config) *Driver {
 		Prune: d.prune, Listen: d.listen, PollInterval: pollInterval, TellsBreak: true,
 	}
 	d.rows = rows.New(backend)
-	d.inspector = d.rows
+	d.methods = d.rows
 	return d
 }
 
@@ -95,18 +95,6 @@ func (d *Driver) Info() driver.Info {
 			"nobody else changes or deletes rows of the table",
 		},
 	}
-}
-
-// Acquire implements [driver.Driver].
-func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	return d.rows.Acquire(ctx, req)
-}
-
-// Lease returns the lease with the given id on a lock, without a request to the store. Another
-// process may have acquired it. Renew, Release and SetHolder of it answer [driver.ErrLost] if
-// there is no such lease.
-func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
-	return d.rows.Lease(name, id, ttl)
 }
 
 // Close implements [driver.Driver]. Leases that were not released lapse at the end of their TTL.

@@ -1,7 +1,6 @@
 package pglock_test
 
 import (
-	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -29,35 +28,38 @@ func TestBusyPool(t *testing.T) {
 	d := newDriver(t, pool)
 	l := acquire(t, d, request("busy pool", "a"))
 	w := livetest.Waiting(t, d, request("busy pool", "b"))
-	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
-		t.Errorf("Renew = %v", err)
-	}
+	renew := func() error { return d.Renew(t.Context(), []driver.Lease{l})[0].Err }
+	livetest.Await(t, "renewal", renew)
 	release(t, l)
 	l = w.Get(t)
 
-	// Nor does a renewal wait for requests of the driver itself, whose rows are locked.
+	// Nor does a renewal wait for requests and renewals of the driver itself whose row is locked.
 	admin := dial(t, server.URL())
 	stuck := acquire(t, d, request("locked", "a"))
 	defer lockRow(t, admin, "snib_locks", "locked")()
 	for _, id := range []string{"b", "c"} {
-		defer livetest.Acquiring(t, d, request("locked", id)).Cancel()
+		defer livetest.Acquiring(t, persistent{d}, request("locked", id)).Cancel()
 	}
-	livetest.Await(t, "request that waits for its row", func() error {
-		if blocked(t, admin) == 0 {
+	go func() {
+		for t.Context().Err() == nil {
+			d.Renew(t.Context(), []driver.Lease{stuck})
+		}
+	}()
+	waiting := func() int {
+		n := blocked(t, admin)
+		if n > 1 {
+			t.Fatal("a statement waits for its row on the connection that is left to urgent ones")
+		}
+		return n
+	}
+	livetest.Await(t, "renewal beside requests for a locked row", func() error {
+		if waiting() == 0 {
 			return errors.New("none waits")
 		}
-		return nil
+		return renew()
 	})
-	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
-		t.Errorf("Renew beside requests for a locked row = %v", err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	go func() { defer cancel(); d.Renew(ctx, []driver.Lease{stuck}) }()
-	for ctx.Err() == nil {
-		if blocked(t, admin) > 1 {
-			t.Fatal("a renewal waits for its row on the connection that is left to urgent statements")
-		}
+	for began := time.Now(); time.Since(began) < time.Second; {
+		waiting()
 	}
 }
 
@@ -95,7 +97,7 @@ func TestNotReplicated(t *testing.T) {
 	stop.Store(true)
 	must(t, admin, cancel)
 	probe.Wait()
-	w := livetest.Acquiring(t, d, request("replicated", "b"))
+	w := livetest.Acquiring(t, persistent{d}, request("replicated", "b"))
 	awaitCommit()
 	must(t, admin, cancel)
 	awaitCommit() // the request, again

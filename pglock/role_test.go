@@ -64,37 +64,6 @@ func TestRoles(t *testing.T) {
 	release(t, w.Get(t))
 }
 
-// TestReadOnly makes the server refuse writes, like one that was demoted: holders and callers of
-// Acquire get errors.
-func TestReadOnly(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Start(t)
-	pool := dial(t, server.URL())
-	d := newDriver(t, dial(t, server.URL()))
-	l := acquire(t, d, request("read only", "a"))
-	w := livetest.Waiting(t, newDriver(t, dial(t, server.URL())), request("read only", "b"))
-	must(t, pool, "ALTER SYSTEM SET default_transaction_read_only = on")
-	must(t, pool, "SELECT pg_reload_conf()")
-	livetest.Await(t, "refusal", func() error {
-		err := d.Renew(t.Context(), []driver.Lease{l})[0].Err
-		switch {
-		case err == nil:
-			return errors.New("it still renews")
-		case !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrLost):
-			t.Fatalf("Renew on a server that is read only = %v, want ErrUnavailable", err)
-		}
-		return nil
-	})
-	if _, err := d.Acquire(t.Context(), noWait("other", "c")); !errors.Is(err, driver.ErrUnavailable) ||
-		!strings.Contains(err.Error(), "standby") {
-		t.Errorf("Acquire on a server that is read only = %v, want ErrUnavailable and why", err)
-	}
-	w.Cancel()
-	if err := w.End(t); err == nil {
-		t.Error("a waiter got the lock")
-	}
-}
-
 // TestOldWriter has pools with connections that refuse writes, as those to a primary that was
 // demoted and lives on. New connections lead to a server that takes writes.
 func TestOldWriter(t *testing.T) {

@@ -55,8 +55,8 @@ var _ driver.Driver = (*Session)(nil)
 // A request that finds its lock taken waits in the server's own queue, which blocks a
 // connection: a process has one for all locks that it got without a wait, and one more for each
 // request that waits, each lock that was waited for, and each further reader of a name, up to 32.
-// Further requests that need one get an error that matches [driver.ErrFull], with which the core
-// tries again.
+// A further request that needs one has no place in that queue. It tries again, with the error
+// [driver.ErrFull] until it gets one.
 //
 // Each acquisition refuses a server before PostgreSQL 14, and a pooler before the server unless the
 // option [Listen] says how to connect past it, with a [driver.ErrInvalid]. A server that takes no
@@ -138,7 +138,10 @@ func (s *Session) Acquire(ctx context.Context, req driver.Request) (driver.Lease
 		}
 		held := errors.Is(err, driver.ErrHeld)
 		served = served || held || errors.Is(err, driver.ErrFull)
-		if held || ask == askWait {
+		switch {
+		case held:
+			outage.CountFrom(time.Now()) // the pause stays: the wait itself may need a connection
+		case ask == askWait && !errors.Is(err, driver.ErrFull):
 			outage, sentAt = driverkit.Outage{}, time.Now()
 		}
 		ask = askTry

@@ -352,32 +352,6 @@ func shownToOthers(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	release(t, w.Get(t))
 }
 
-// TestSessionStatementError has single statements of a session fail: its other holds go on.
-func TestSessionStatementError(t *testing.T) {
-	t.Parallel()
-	server := pgtest.Start(t, "max_locks_per_transaction=10", "max_connections=10", "max_prepared_transactions=0")
-	pool := dial(t, server.URL())
-	d := newSession(t, pool)
-	first, told := livetest.AcquireTold(t, d, request("first", "a"))
-	var last error
-	for i := 0; last == nil && i < 20_000; i++ {
-		_, last = d.Acquire(t.Context(), noWait(fmt.Sprint("more ", i), "a"))
-	}
-	if !errors.Is(last, driver.ErrUnavailable) || !strings.Contains(last.Error(), "53200") {
-		t.Fatalf("Acquire of more locks than the server has room for = %v, want ErrUnavailable and why", last)
-	}
-	select {
-	case err := <-told:
-		t.Fatalf("a holder was told that %v, because another request failed", err)
-	default:
-	}
-	if err := d.Renew(t.Context(), []driver.Lease{first})[0].Err; err != nil {
-		t.Errorf("Renew after another request failed = %v", err)
-	}
-	release(t, first)
-	release(t, acquire(t, d, noWait("first", "b")))
-}
-
 // TestSessionOfDemoted demotes a primary that lives on: it answers, and takes no writes. Its
 // locks say nothing about those of the primary that replaces it.
 func TestSessionOfDemoted(t *testing.T) {

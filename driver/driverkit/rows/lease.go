@@ -37,9 +37,8 @@ func (l *Lease) Grant() driver.Grant { return l.grant }
 // ID returns the id of the request that has led to the lease.
 func (l *Lease) ID() string { return l.Req.ID }
 
-// Lease returns the lease with the given id on a lock, without a request to the store. Another
-// process may have acquired it: its grant is zero, and it is not told when it ends.
-func (d *Driver) Lease(name, id string, ttl time.Duration) *Lease {
+// Lease implements [driver.Driver]. The lease is not told when it ends.
+func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
 	return &Lease{d: d, Req: driver.Request{Name: name, ID: id, TTL: ttl}, Nonce: d.newNonce(), granted: true}
 }
 

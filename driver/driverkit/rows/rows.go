@@ -112,8 +112,16 @@ type Backend struct {
 	TellsBreak bool
 }
 
-// A Driver implements the methods of [driver.Driver] and [driver.Inspector] that are the same for
-// all stores. It is safe for concurrent use.
+// Methods are those of a [Driver] that the driver of a store has as they are: it embeds them.
+type Methods interface {
+	driver.Inspector
+	Acquire(ctx context.Context, req driver.Request) (driver.Lease, error)
+	Lease(name, id string, ttl time.Duration) driver.Lease
+	Prune(ctx context.Context, unused time.Duration) error
+}
+
+// A Driver implements the methods of [driver.Driver] that are the same for all stores, and Prune.
+// It is safe for concurrent use.
 type Driver struct {
 	ID   string               // of this driver, unique over all processes and time
 	Life *driverkit.Lifecycle // until Close
