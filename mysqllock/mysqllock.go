@@ -112,15 +112,14 @@ func (d *Driver) Close() error {
 
 // A config is the result of the options.
 type config struct {
-	table               string // quoted
-	database, tableName string // not quoted; an empty database is that of the connection
+	table string // quoted
 }
 
 // defaultTable is the name of the table if the option Table gives no other.
 const defaultTable = "snib_locks"
 
 func newConfig(db *sql.DB, opts []Option) (c config, err error) {
-	c = config{table: "`" + defaultTable + "`", tableName: defaultTable}
+	c.table = "`" + defaultTable + "`"
 	if db == nil {
 		err = driver.Invalidf("db: it is nil")
 	} else if n := db.Stats().MaxOpenConnections; n > 0 && n < leastConnections {

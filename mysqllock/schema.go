@@ -62,19 +62,7 @@ func (d *Driver) examine(ctx context.Context) error {
 		return driver.Invalidf("table %s: it has version %d, and this program supports version %d", d.conf.table, found,
 			version)
 	}
-	return d.checkEngine(ctx)
-}
-
-// checkEngine checks that the table is in InnoDB: other engines lose data when the server
-// is killed.
-func (d *Driver) checkEngine(ctx context.Context) error {
-	engine := ""
-	err := d.query(ctx, d.sql.Engine, []any{[]byte(d.conf.database), []byte(d.conf.tableName)},
-		func(rows *sql.Rows) error { return rows.Scan(&engine) })
-	if err == nil && engine != "InnoDB" && engine != "" {
-		err = driver.Invalidf("table %s: its engine is %s; it has to be InnoDB", d.conf.table, engine)
-	}
-	return err
+	return nil
 }
 
 // usable refuses servers whose SQL is not that of our statements.

@@ -57,10 +57,6 @@ func TestSchema(t *testing.T) {
 	must(t, db, "CREATE TABLE newer LIKE `migr``ated`")
 	must(t, db, "INSERT INTO newer SELECT * FROM `migr``ated` WHERE name = ''")
 	must(t, db, "UPDATE newer SET slots = 99")
-	must(t, db, "CREATE TABLE unsafe LIKE `migr``ated`")
-	must(t, db, "INSERT INTO unsafe SELECT * FROM newer")
-	must(t, db, "UPDATE unsafe SET slots = 1")
-	must(t, db, "ALTER TABLE unsafe ENGINE = MyISAM")
 	tests := []struct {
 		name    string
 		account string
@@ -73,7 +69,6 @@ func TestSchema(t *testing.T) {
 		{"MayNotWrite", "guest", "migr`ated", []string{"GRANT SELECT, INSERT, UPDATE, DELETE ON"}, false},
 		{"Foreign", "locker", "foreign_table", []string{"not one of ours", "Table"}, true},
 		{"Newer", "locker", "newer", []string{"version 99", "version 1"}, true},
-		{"NotTransactional", "locker", "unsafe", []string{"MyISAM", "InnoDB"}, true},
 		{"NoDatabase", "locker", "nowhere.locks", []string{"nowhere"}, false},
 	}
 	for _, tt := range tests {
