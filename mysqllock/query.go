@@ -50,7 +50,12 @@ type lockLimitKey struct{}
 // limitLockWait bounds for how many seconds each statement of a call waits for rows that other
 // transactions have locked. After that it fails with lockWaitTimeout, and is not repeated.
 func limitLockWait(ctx context.Context, seconds int) context.Context {
-	return context.WithValue(ctx, lockLimitKey{}, fmt.Sprintf("SET STATEMENT innodb_lock_wait_timeout = %d FOR ", seconds))
+	return context.WithValue(ctx, lockLimitKey{}, waitingFor(int64(seconds)))
+}
+
+// waitingFor begins a statement that waits for locks for so many seconds.
+func waitingFor(seconds int64) string {
+	return fmt.Sprintf("SET STATEMENT innodb_lock_wait_timeout = %d FOR ", seconds)
 }
 
 // lockLimit returns what limitLockWait puts before each statement, or "".
