@@ -21,9 +21,11 @@ func TestIsOwner(t *testing.T) {
 func TestIsOwnerKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	db := dial(t, database(t).DSN())
-	d, tx := newDriver(t, db), begin(t, db)
-	rowstest.IsOwnerKeepsTheLock(t, d, newDriver(t, db),
-		func(token uint64) error { return d.IsOwner(testContext(t), tx, "a", token) }, tx.Rollback)
+	d := newDriver(t, db)
+	rowstest.IsOwnerKeepsTheLock(t, d, newDriver(t, db), func() (isOwner func(token uint64) error, end func() error) {
+		tx := begin(t, db)
+		return func(token uint64) error { return d.IsOwner(testContext(t), tx, "a", token) }, tx.Rollback
+	})
 }
 
 // TestIsOwnerOnGalera checks that IsOwner writes the lock's row on a server that replicates with
