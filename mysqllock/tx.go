@@ -100,8 +100,8 @@ func heldError(err error) error {
 	return err
 }
 
-// checkTransaction refuses a transaction on a server where a lock excludes nobody on the primary, or
-// may be lost before the transaction ends. It reads no table, so it begins no snapshot.
+// checkTransaction refuses a transaction on a server where a lock excludes nobody on the primary,
+// or may be lost before the transaction ends. It reads no table, so it begins no snapshot.
 func checkTransaction(ctx context.Context, tx *sql.Tx) error {
 	var rollsBack, writable bool
 	settings := "SELECT @@innodb_rollback_on_timeout, " + txStatements().Writable
