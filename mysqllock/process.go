@@ -68,7 +68,17 @@ func (w *processes) ensureHeartbeat(ctx context.Context, d *Driver) error {
 	if sentAt.Sub(w.lastHeartbeat) < rows.HeartbeatInterval*9/10 {
 		return nil
 	}
-	_, err = d.exec(ctx, d.sql.Heartbeat, []byte(processPrefix+d.rows.ID), timeout, timeout)
+	text := complete(d.sql.Heartbeat, []byte(processPrefix+d.rows.ID), timeout, timeout)
+	_, err = d.run(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		res, err := conn.ExecContext(ctx, text)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n > 0 {
+			return err
+		}
+		return errReadOnly // although this account may write there
+	})
 	if err == nil {
 		w.lastHeartbeat = sentAt
 	}

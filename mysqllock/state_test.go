@@ -1,6 +1,7 @@
 package mysqllock
 
 import (
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -26,6 +27,22 @@ func open(t *testing.T) *Driver {
 	}
 	t.Cleanup(func() { _ = d.Close() })
 	return d
+}
+
+// TestHeartbeatOfReplica has a server set read_only whose user may write all the same. What is not
+// written there is no heartbeat.
+func TestHeartbeatOfReplica(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	if err := d.create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.db.Exec("SET GLOBAL read_only = 1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.processes.ensureHeartbeat(t.Context(), d); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("a heartbeat to a server that is read-only = %v, want ErrUnavailable", err)
+	}
 }
 
 // TestRequestsDelayNobody has as many requests under way as there may be, which may all wait for
