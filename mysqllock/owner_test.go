@@ -21,8 +21,8 @@ func TestIsOwner(t *testing.T) {
 func TestIsOwnerKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	server := database(t)
-	db, d := dial(t, server.DSN()), newDriver(t, server.DSN())
-	rowstest.IsOwnerKeepsTheLock(t, d, newDriver(t, server.DSN()), func() (isOwner func(token uint64) error, end func() error) {
+	db, d, other := dial(t, server.DSN()), newDriver(t, server.DSN()), newDriver(t, server.DSN())
+	rowstest.IsOwnerKeepsTheLock(t, d, other, func() (isOwner func(token uint64) error, end func() error) {
 		tx := begin(t, db)
 		return func(token uint64) error { return d.IsOwner(testContext(t), tx, "a", token) }, tx.Rollback
 	})

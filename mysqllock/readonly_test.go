@@ -154,10 +154,13 @@ type hiddenID struct{ sqldriver.Result }
 
 func (hiddenID) LastInsertId() (int64, error) { return 0, nil }
 
-type execFunc = func() (sqldriver.Result, error)
+type (
+	execFunc = func() (sqldriver.Result, error)
+	hookFunc = func(statement string, exec execFunc) (sqldriver.Result, error)
+)
 
 // hooked returns a driver whose pool calls hook for each statement that writes.
-func hooked(t *testing.T, dsn string, hook func(statement string, exec execFunc) (sqldriver.Result, error)) *mysqllock.Driver {
+func hooked(t *testing.T, dsn string, hook hookFunc) *mysqllock.Driver {
 	config, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +175,7 @@ func hooked(t *testing.T, dsn string, hook func(statement string, exec execFunc)
 type hookedConnector struct {
 	sqldriver.Connector
 
-	hook func(statement string, exec execFunc) (sqldriver.Result, error)
+	hook hookFunc
 }
 
 func (c *hookedConnector) Connect(ctx context.Context) (sqldriver.Conn, error) {
