@@ -1,6 +1,7 @@
 package mysqllock
 
 import (
+	"context"
 	"errors"
 	"reflect"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit/rows"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
 
@@ -59,13 +61,15 @@ func TestRequestsDelayNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := d.poll(t.Context(), []string{"held"}, nil, true); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
+	defer cancel()
+	if _, err := d.poll(ctx, []string{"held"}, nil, true); err != nil {
 		t.Errorf("a poll beside requests = %v", err)
 	}
-	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
+	if err := d.Renew(ctx, []driver.Lease{l})[0].Err; err != nil {
 		t.Errorf("Renew beside requests = %v", err)
 	}
-	if err := l.Release(t.Context()); err != nil {
+	if err := l.Release(ctx); err != nil {
 		t.Errorf("Release beside requests = %v", err)
 	}
 }
