@@ -19,7 +19,7 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 		return nil, err
 	}
 	defer unlock()
-	leave, err := d.acquiring.enter(ctx)
+	ctx, leave, err := d.acquiring.admit(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (d *Driver) decide(ctx context.Context, a *attempt, s *state) (h *entry, wr
 		return nil, false, driver.ErrHeld
 	case place < 0:
 		// A waiter must be alive when it is queued.
-		if err := d.processes.ensureHeartbeat(urgent(ctx), d); err != nil {
+		if err := d.processes.ensureHeartbeat(ctx, d); err != nil {
 			return nil, false, err
 		}
 		s.addWaiter(a.Entry)
@@ -146,12 +146,12 @@ func (s *state) clearSignal(id string) bool {
 // returned to a caller. It writes the row also if it finds nothing: a request of the attempt that
 // the server executes later then finds another version of the row, and changes nothing.
 func (d *Driver) removeEntry(ctx context.Context, name, nonce string) error {
-	leave, err := d.releasing.enter(ctx)
+	ctx, leave, err := d.releasing.admit(ctx)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	return d.change(urgent(ctx), name, func(s *state) (bool, error) {
+	return d.change(ctx, name, func(s *state) (bool, error) {
 		s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Nonce == nonce })
 		s.removeWaiter(nonce)
 		s.signalFirst()

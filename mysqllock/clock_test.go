@@ -15,7 +15,7 @@ func TestClockBack(t *testing.T) {
 	server := mysqltest.Start(livetest.WithEnv(t, clock.Env()...))
 	rowstest.ClockBack(t, rowstest.ClockTest{
 		Clock: clock,
-		Open:  func(t *testing.T) rowstest.Driver { return newDriver(t, dial(t, server.DSN())) },
+		Open:  func(t *testing.T) rowstest.Driver { return newDriver(t, server.DSN()) },
 		Hold: func(t *testing.T, req driver.Request) *livetest.Child {
 			return hold(t, server.DSN(), req)
 		},

@@ -16,7 +16,7 @@ import (
 func TestConformance(t *testing.T) {
 	server := mysqltest.Start(t)
 	drivertest.Run(t, harness(server, func(t *testing.T, addr string) driver.Driver {
-		return newDriver(t, dial(t, mysqltest.DSN(addr)))
+		return newDriver(t, mysqltest.DSN(addr))
 	}))
 }
 

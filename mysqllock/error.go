@@ -86,7 +86,7 @@ func isConnectionError(err error) bool {
 // errReadOnly means that the server has set read_only, whether or not this user may write all the
 // same: another server is, or will be, the primary. Or what is written on the connection would not
 // be committed, see sql/commits.sql.
-const errReadOnly driver.Sentinel = "the server has set read_only, or a transaction is open on the connection"
+const errReadOnly driver.Sentinel = "the server has set read_only, or autocommit is off on the connection"
 
 // errHidden means that the answer to a change lacks what the statement set by LAST_INSERT_ID.
 const errHidden driver.Sentinel = "connection: a proxy hides LAST_INSERT_ID; connect past it"
@@ -147,8 +147,6 @@ func (d *Driver) explain(ctx context.Context, err error) error {
 	}
 	n := code(err)
 	switch {
-	case errors.As(err, new(*poolError)):
-		return err
 	case n == 0 && ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, driver.ErrUnavailable):

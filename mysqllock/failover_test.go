@@ -9,6 +9,7 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/mysqllock"
 )
 
 // TestReplacedPrimary replaces the primary, which goes on serving the connections of the pool as a
@@ -29,18 +30,18 @@ func TestReplacedPrimary(t *testing.T) {
 				must(t, admin, account)
 			}
 			proxy := livetest.NewProxy(t, first.Addr())
-			db := dial(t, "app:x@tcp("+proxy.Addr()+")/snib")
-			const idle = 4
-			db.SetMaxIdleConns(idle)
-			d := newDriver(t, db)
-			held := acquire(t, d, request("held", "a"))
+			d := newDriver(t, "app:x@tcp("+proxy.Addr()+")/snib")
+			held, released := acquire(t, d, request("held", "a")), acquire(t, d, request("released", "a"))
 			waiter := livetest.Waiting(t, d, request("held", "c"))
-			fillPool(t, db, idle)
+			fillPool(t, mysqllock.Pool(d), 4)
 
 			must(t, dial(t, first.DSN()), "SET GLOBAL read_only = 1")
 			proxy.Redirect(second.Addr())
-			other := newDriver(t, dial(t, second.DSN()))
+			other := newDriver(t, second.DSN())
 			taken := acquire(t, other, request("taken", "b"))
+			if err := released.Release(testContext(t)); !errors.Is(err, driver.ErrLost) {
+				t.Errorf("Release = %v, want ErrLost: the new primary does not know the hold", err)
+			}
 			livetest.Await(t, "answer of the new primary", func() error {
 				_, err := tryAcquire(t, d, request("taken", "a"))
 				if errors.Is(err, driver.ErrHeld) {
@@ -70,10 +71,10 @@ func TestReplacedPrimary(t *testing.T) {
 func TestStatementFormat(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t, "log-bin=log", "binlog-format=STATEMENT")
-	if _, err := tryAcquire(t, newDriver(t, dial(t, server.DSN())), request("a", "a")); !errors.Is(err, driver.ErrInvalid) {
+	if _, err := tryAcquire(t, newDriver(t, server.DSN()), request("a", "a")); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("Acquire = %v, want ErrInvalid", err)
 	}
-	release(t, acquire(t, newDriver(t, dial(t, server.DSN("binlog_format=MIXED"))), request("a", "a")))
+	release(t, acquire(t, newDriver(t, server.DSN("binlog_format=MIXED")), request("a", "a")))
 }
 
 // fillPool opens connections that then are idle.

@@ -25,7 +25,7 @@ func TestFailures(t *testing.T) {
 		must(t, admin, "ALTER USER program@'%' IDENTIFIED BY '"+password+"'")
 		must(t, admin, "KILL USER program")
 	}
-	store := outagetest.Store{Secret: secret, Open: func(t *testing.T) driver.Driver { return newDriver(t, dial(t, dsn)) }}
+	store := outagetest.Store{Secret: secret, Open: func(t *testing.T) driver.Driver { return newDriver(t, dsn) }}
 	store.Failures(t,
 		outagetest.Failure{Name: "Password", Denied: true, Says: "Access denied", Begin: func(*testing.T) func() {
 			setPassword("another")

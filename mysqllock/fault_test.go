@@ -17,7 +17,7 @@ func TestServerKilled(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
 	db := dial(t, server.DSN())
-	d := newDriver(t, db)
+	d := newDriver(t, server.DSN())
 	var last uint64
 	rising := func(what string, token uint64) {
 		t.Helper()
@@ -79,7 +79,7 @@ func waiterOutlives(t *testing.T, server *mysqltest.Server) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			proxy := livetest.NewProxy(t, server.Addr())
-			d1, d2 := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, mysqltest.DSN(proxy.Addr())))
+			d1, d2 := newDriver(t, server.DSN()), newDriver(t, mysqltest.DSN(proxy.Addr()))
 			best := time.Hour
 			for round := range 3 { // the best round counts, because the machine may be busy
 				l := acquire(t, d1, request(tt.name, fmt.Sprint("a", round)))
@@ -127,7 +127,7 @@ func killAll(t *testing.T, db *sql.DB) {
 // free after the TTL at the latest, and must never be granted twice.
 func cutInEachState(t *testing.T, server *mysqltest.Server) {
 	proxy := livetest.NewProxy(t, server.Addr())
-	d, other := newDriver(t, dial(t, mysqltest.DSN(proxy.Addr()))), newDriver(t, dial(t, server.DSN()))
+	d, other := newDriver(t, mysqltest.DSN(proxy.Addr())), newDriver(t, server.DSN())
 	release(t, acquire(t, other, request("first", "a"))) // this creates the table
 	var last uint64
 	inside := make(chan struct{}, 1)
@@ -169,7 +169,7 @@ func cutInEachState(t *testing.T, server *mysqltest.Server) {
 func slowAnswer(t *testing.T, server *mysqltest.Server) {
 	const late = 200 * time.Millisecond
 	proxy := livetest.NewProxy(t, server.Addr())
-	d := newDriver(t, dial(t, mysqltest.DSN(proxy.Addr())))
+	d := newDriver(t, mysqltest.DSN(proxy.Addr()))
 	reader := request("slow shared", "a")
 	reader.Shared = true
 	for _, req := range []driver.Request{request("slow", "a"), reader} {

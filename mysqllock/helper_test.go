@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
@@ -19,9 +21,13 @@ import (
 const soonEnough = 3 * time.Second
 
 // newDriver returns a driver that is closed at the end of the test.
-func newDriver(t testing.TB, db *sql.DB, opts ...mysqllock.Option) *mysqllock.Driver {
+func newDriver(t testing.TB, dsn string, opts ...mysqllock.Option) *mysqllock.Driver {
 	t.Helper()
-	d, err := mysqllock.New(db, opts...)
+	conf, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := mysqllock.New(conf, opts...)
 	if err != nil {
 		t.Fatalf("New = %v", err)
 	}
@@ -29,12 +35,11 @@ func newDriver(t testing.TB, db *sql.DB, opts ...mysqllock.Option) *mysqllock.Dr
 }
 
 // lockTable returns a table of locks.
-func lockTable(t testing.TB, server *mysqltest.Server, name string,
-	open func(*sql.DB) *mysqllock.Driver) rowstest.Table {
+func lockTable(t testing.TB, server *mysqltest.Server, name string) rowstest.Table {
 	db := dial(t, server.DSN())
 	return rowstest.Table{
 		Name:   name,
-		Open:   func() rowstest.Driver { return open(dial(t, server.DSN())) },
+		Open:   func() rowstest.Driver { return newDriver(t, server.DSN(), mysqllock.Table(name)) },
 		Exec:   func(sql string) { t.Helper(); must(t, db, sql) },
 		Number: func(sql string) int64 { t.Helper(); return number(t, db, sql) },
 	}

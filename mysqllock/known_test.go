@@ -14,7 +14,7 @@ func TestKnownRow(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t, "max-prepared-stmt-count=0")
 	db := dial(t, server.DSN())
-	d, other := newDriver(t, db), newDriver(t, dial(t, server.DSN()))
+	d, other := newDriver(t, server.DSN()), newDriver(t, server.DSN())
 	for kind, req := range map[string]driver.Request{
 		"exclusive": request("exclusive", "a"),
 		"shared":    {Name: "shared", ID: "a", TTL: request("", "").TTL, Shared: true},

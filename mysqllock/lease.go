@@ -30,12 +30,12 @@ func (s *state) holder(l *lease) *entry {
 
 // release ends a lease in its row, or keeps it until MinHold has passed.
 func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) {
-	leave, err := d.releasing.enter(ctx)
+	ctx, leave, err := d.releasing.admit(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer leave()
-	err = d.change(urgent(ctx), l.Req.Name, func(s *state) (bool, error) {
+	err = d.change(ctx, l.Req.Name, func(s *state) (bool, error) {
 		h := s.holder(l)
 		if freed = h != nil || s.maybeWritten; h == nil { // a try without an answer has freed it
 			return false, nil
@@ -81,9 +81,9 @@ func (d *Driver) renewAll(ctx context.Context, due []driver.Lease, answers []dri
 	if err := d.rows.Life.Ready(ctx); err != nil {
 		return err
 	}
-	inner, cancel := driverkit.Detached(urgent(ctx))
+	ctx, cancel := driverkit.Detached(ctx)
 	defer cancel()
-	leave, err := d.renewing.enter(inner)
+	ctx, leave, err := d.renewing.admit(ctx)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (d *Driver) renewAll(ctx context.Context, due []driver.Lease, answers []dri
 	for seconds := range 2 { // that a statement waits for a locked row
 		var locked [][]renewal
 		for _, batch := range batches {
-			if err := d.extend(limitLockWait(inner, seconds), batch); err != nil {
+			if err := d.extend(limitLockWait(ctx, seconds), batch); err != nil {
 				return err
 			}
 			for _, r := range batch {

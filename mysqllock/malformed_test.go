@@ -1,7 +1,6 @@
 package mysqllock_test
 
 import (
-	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"github.com/sniblock/snib/driver/driverkit/rows"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/rowstest"
-	"github.com/sniblock/snib/mysqllock"
 )
 
 var malformations = []rowstest.MalformedRow{
@@ -88,8 +86,7 @@ func TestWildRow(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			table := "wild_" + strings.ToLower(tt.name)
-			tb := lockTable(t, server, table,
-				func(db *sql.DB) *mysqllock.Driver { return newDriver(t, db, mysqllock.Table(table)) })
+			tb := lockTable(t, server, table)
 			rowstest.MalformedRows(t, tb, versioned(tt.rows), tt.shared, nil)
 		})
 	}
@@ -100,7 +97,7 @@ func TestWildProcess(t *testing.T) {
 	t.Parallel()
 	server := database(t)
 	db := dial(t, server.DSN())
-	holder, behind := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
+	holder, behind := newDriver(t, server.DSN()), newDriver(t, server.DSN())
 	type waiting struct {
 		name          string
 		l             driver.Lease
@@ -114,7 +111,7 @@ func TestWildProcess(t *testing.T) {
 		"waiters = 'nobody'",
 	} {
 		w := waiting{name: change, l: acquire(t, holder, request(change, "holder"))}
-		w.first = livetest.Waiting(t, newDriver(t, dial(t, server.DSN())), request(change, "first"))
+		w.first = livetest.Waiting(t, newDriver(t, server.DSN()), request(change, "first"))
 		w.second = livetest.Waiting(t, behind, request(change, "second"))
 		all = append(all, w)
 		res,
@@ -174,9 +171,7 @@ func TestMalformedRow(t *testing.T) {
 			for i, m := range tt.rows {
 				tt.rows[i].MayRenew = m.ListFails
 			}
-			tb := lockTable(t, server, table, func(db *sql.DB) *mysqllock.Driver {
-				return newDriver(t, db, mysqllock.Table(table))
-			})
+			tb := lockTable(t, server, table)
 			rowstest.MalformedRows(t, tb, versioned(tt.rows), tt.shared, nil)
 		})
 	}

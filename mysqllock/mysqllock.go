@@ -3,8 +3,9 @@ package mysqllock
 import (
 	"database/sql"
 	"errors"
-	"sync/atomic"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit/rows"
@@ -19,49 +20,45 @@ type methods = rows.Methods
 // concurrent use.
 type Driver struct {
 	methods
-	db   *sql.DB // the user's, who closes it
+	db   *sql.DB // the driver's own
 	conf config
 	sql  statements
 
-	rows         *rows.Driver
-	noAutocommit atomic.Bool // the settings of the pool turn it off
-	rowMutexes   rowMutexes
-	processes    processes
+	rows       *rows.Driver
+	rowMutexes rowMutexes
+	processes  processes
 
-	// acquiring is for all changes that are not urgent.
+	// Each admits maxConns statements. acquiring is for all but releases, renewals and polls.
 	acquiring, releasing, renewing semaphore
-
-	spare      chan *sql.Conn // capacity 1: the connection that is kept for urgent statements
-	lacksSpare atomic.Bool    // the next connection becomes the spare
-	unanswered atomic.Bool    // the server has not answered the last statement, or connection, in time
 }
 
 // New returns a driver whose leases are rows of the table snib_locks, or of the one that the
-// option [Table] names, in the database of db. The driver creates the table when it first needs
+// option [Table] names, in the database of conf. The driver creates the table when it first needs
 // it; see [Schema] if it may not create tables.
 //
-// The db stays the caller's: the driver uses its connections for one statement at a time, at most
-// 8 at once for changes, 8 for releases, 8 for renewals, one for heartbeats, one more while a
-// caller waits, and one for each call of Status, List or Prune. It never closes db, and must be
-// closed before it. From the first request until Close it keeps one connection, so that queries of
-// the program never keep a renewal or a release waiting. So db must be allowed two connections
-// (SetMaxOpenConns); with two, there is none left for watching, and the driver polls ten times a
-// second instead. A request that gets no connection because the program uses all of them is a
-// [driver.ErrFull], and waits for one as it waits for a holder. If the program waits for a lock
-// while it uses all connections that db may open, it waits for itself.
+// The driver only connects as conf says. Its connections are its own, so that queries of the
+// program never keep a renewal waiting: at most 8 for requests, 8 for releases, 8 for renewals, one
+// for heartbeats, and one more while a caller waits. It opens them when it needs them, and closes
+// those that were idle for a minute.
 //
-// The driver closes a connection that the program has returned to db with an open transaction, or
-// without autocommit: a lock that is taken there could be rolled back.
-//
-// New does not contact the server. An invalid option, or a db with one connection, is a
-// [driver.ErrInvalid].
-func New(db *sql.DB, opts ...Option) (*Driver, error) {
-	c, err := newConfig(db, opts)
+// New does not contact the server. An invalid option or conf is a [driver.ErrInvalid].
+func New(conf *mysql.Config, opts ...Option) (*Driver, error) {
+	c, err := newConfig(opts)
+	if conf == nil {
+		err = driver.Invalidf("config: it is nil")
+	}
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{db: db, conf: c, sql: newStatements(c.table), spare: make(chan *sql.Conn, 1)}
-	d.lacksSpare.Store(true)
+	db, err := newPool(conf)
+	if err != nil {
+		return nil, err
+	}
+	return newDriver(db, c), nil
+}
+
+func newDriver(db *sql.DB, c config) *Driver {
+	d := &Driver{db: db, conf: c, sql: newStatements(c.table)}
 	d.processes.init()
 	d.rowMutexes.init()
 	d.acquiring, d.releasing, d.renewing = make(semaphore, maxConns), make(semaphore, maxConns), make(semaphore, maxConns)
@@ -73,7 +70,7 @@ func New(db *sql.DB, opts ...Option) (*Driver, error) {
 	}
 	d.rows = rows.New(backend)
 	d.methods = d.rows
-	return d, nil
+	return d
 }
 
 // Info implements [driver.Driver].
@@ -96,31 +93,24 @@ func (d *Driver) Info() driver.Info {
 }
 
 // Close implements [driver.Driver]. Leases that were not released lapse at the end of their TTL.
-// The db stays open.
 func (d *Driver) Close() error {
 	if d.rows.Close() {
 		d.processes.deleteRow(d)
-		d.returnSpare()
+		_ = d.db.Close() // a connection that is dead has an error
 	}
 	return nil
 }
 
 // A config is the result of the options.
 type config struct {
-	table               string // quoted
-	database, tableName string // not quoted; an empty database is that of the connection
+	table string // quoted
 }
 
 // defaultTable is the name of the table if the option Table gives no other.
 const defaultTable = "snib_locks"
 
-func newConfig(db *sql.DB, opts []Option) (c config, err error) {
-	c = config{table: "`" + defaultTable + "`", tableName: defaultTable}
-	if db == nil {
-		err = driver.Invalidf("db: it is nil")
-	} else if n := db.Stats().MaxOpenConnections; n > 0 && n < leastConnections {
-		err = driver.Invalidf("db: it may open only %d connection (SetMaxOpenConns), and the driver keeps one for renewals; allow 3 or more", n)
-	}
+func newConfig(opts []Option) (c config, err error) {
+	c.table = "`" + defaultTable + "`"
 	for _, opt := range opts {
 		err = errors.Join(err, opt.apply(&c))
 	}

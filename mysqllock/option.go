@@ -20,13 +20,8 @@ func (o Option) apply(c *config) error {
 // connection: "locks", "infra.locks". All processes that are to exclude one another must name the
 // same table. The default is snib_locks.
 func Table(name string) Option {
-	return Option{func(c *config) error {
-		table, err := quote(name)
-		c.table = table
-		c.database, c.tableName, _ = strings.Cut(name, ".")
-		if c.tableName == "" {
-			c.database, c.tableName = "", name
-		}
+	return Option{func(c *config) (err error) {
+		c.table, err = quote(name)
 		return err
 	}}
 }

@@ -9,8 +9,8 @@ import (
 
 func TestIsOwner(t *testing.T) {
 	t.Parallel()
-	db := dial(t, database(t).DSN())
-	d := newDriver(t, db)
+	server := database(t)
+	db, d := dial(t, server.DSN()), newDriver(t, server.DSN())
 	rowstest.IsOwner(t, d, func(name string, token uint64) error {
 		tx := begin(t, db)
 		defer tx.Rollback()
@@ -20,10 +20,12 @@ func TestIsOwner(t *testing.T) {
 
 func TestIsOwnerKeepsTheLock(t *testing.T) {
 	t.Parallel()
-	db := dial(t, database(t).DSN())
-	d, tx := newDriver(t, db), begin(t, db)
-	rowstest.IsOwnerKeepsTheLock(t, d, newDriver(t, db),
-		func(token uint64) error { return d.IsOwner(testContext(t), tx, "a", token) }, tx.Rollback)
+	server := database(t)
+	db, d, other := dial(t, server.DSN()), newDriver(t, server.DSN()), newDriver(t, server.DSN())
+	rowstest.IsOwnerKeepsTheLock(t, d, other, func() (isOwner func(token uint64) error, end func() error) {
+		tx := begin(t, db)
+		return func(token uint64) error { return d.IsOwner(testContext(t), tx, "a", token) }, tx.Rollback
+	})
 }
 
 // TestIsOwnerOnGalera checks that IsOwner writes the lock's row on a server that replicates with
@@ -34,7 +36,7 @@ func TestIsOwnerOnGalera(t *testing.T) {
 		t.Run(setting, func(t *testing.T) {
 			server := mysqltest.Start(t, setting, "binlog-format=ROW")
 			db := dial(t, server.DSN())
-			d := newDriver(t, db)
+			d := newDriver(t, server.DSN())
 			l := acquire(t, d, request("a", "a"))
 			const used = "SELECT used FROM snib_locks WHERE name = 'a'"
 			before := number(t, db, used)

@@ -35,11 +35,9 @@ func (w *processes) init() {
 // first, and handles the signals that the watcher has missed: one may be to a waiter that could not
 // be withdrawn, and nobody else removes that while this process lives.
 func (d *Driver) poll(ctx context.Context, names, _ []string, heartbeat bool) (map[string]*rows.State, error) {
-	if d.poolIsFull() { // else polls ask the server for connections, and so learn if it has none left
-		ctx = urgent(ctx)
-	}
+	ctx = admitted(ctx) // nobody else polls, and a poll waits for no row
 	if heartbeat {
-		if err := d.processes.ensureHeartbeat(urgent(ctx), d); err != nil {
+		if err := d.processes.ensureHeartbeat(ctx, d); err != nil {
 			return nil, err
 		}
 		err := d.query(ctx, d.sql.Called, []any{[]byte(d.rows.ID)}, func(row *sql.Rows) error {
@@ -70,7 +68,17 @@ func (w *processes) ensureHeartbeat(ctx context.Context, d *Driver) error {
 	if sentAt.Sub(w.lastHeartbeat) < rows.HeartbeatInterval*9/10 {
 		return nil
 	}
-	_, err = d.exec(ctx, d.sql.Heartbeat, []byte(processPrefix+d.rows.ID), timeout, timeout)
+	text := complete(d.sql.Heartbeat, []byte(processPrefix+d.rows.ID), timeout, timeout)
+	_, err = d.run(ctx, func(ctx context.Context, conn *sql.Conn) error {
+		res, err := conn.ExecContext(ctx, text)
+		if err != nil {
+			return err
+		}
+		if n, err := res.RowsAffected(); err != nil || n > 0 {
+			return err
+		}
+		return errReadOnly // although this account may write there
+	})
 	if err == nil {
 		w.lastHeartbeat = sentAt
 	}

@@ -3,9 +3,10 @@ package mysqllock_test
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"os"
 	"testing"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
@@ -33,12 +34,11 @@ type job struct {
 }
 
 func (j job) do(ctx context.Context) error {
-	db, err := sql.Open("mysql", j.DSN)
+	conf, err := mysql.ParseDSN(j.DSN)
 	if err != nil {
 		return err
 	}
-	defer db.Close()
-	d, err := mysqllock.New(db)
+	d, err := mysqllock.New(conf)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package mysqllock
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/hex"
@@ -15,22 +14,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 )
-
-// maxConns is how many connections are used at once for each purpose.
-const maxConns = 8
-
-// A semaphore bounds how many connections are used at once for one purpose.
-type semaphore chan struct{}
-
-// enter waits until there is room, and returns a function that makes room again.
-func (s semaphore) enter(ctx context.Context) (leave func(), err error) {
-	select {
-	case s <- struct{}{}:
-		return func() { <-s }, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, context.Cause(ctx))
-	}
-}
 
 // An execResult is what the server says of a statement that writes. It does not matter whether
 // the server counts the rows that were found or those that were changed (clientFoundRows): the
@@ -50,7 +33,12 @@ type lockLimitKey struct{}
 // limitLockWait bounds for how many seconds each statement of a call waits for rows that other
 // transactions have locked. After that it fails with lockWaitTimeout, and is not repeated.
 func limitLockWait(ctx context.Context, seconds int) context.Context {
-	return context.WithValue(ctx, lockLimitKey{}, fmt.Sprintf("SET STATEMENT innodb_lock_wait_timeout = %d FOR ", seconds))
+	return context.WithValue(ctx, lockLimitKey{}, waitingFor(int64(seconds)))
+}
+
+// waitingFor begins a statement that waits for locks for so many seconds.
+func waitingFor(seconds int64) string {
+	return fmt.Sprintf("SET STATEMENT innodb_lock_wait_timeout = %d FOR ", seconds)
 }
 
 // lockLimit returns what limitLockWait puts before each statement, or "".
@@ -113,16 +101,15 @@ func forEachRow(rows *sql.Rows, scan func(*sql.Rows) error) error {
 // repeated reports a retry after a failure of the connection.
 func (d *Driver) run(ctx context.Context, fn func(context.Context, *sql.Conn) error) (repeated bool, err error) {
 	const maxRollbacks, maxFailures = 8, 32 // tries; a dead connection may cost two
-	created := false
+	created, oldConns := false, d.db.Stats().OpenConnections
 	for try := 1; ; try++ {
-		idle := d.db.Stats().Idle
 		err := d.runOnce(ctx, fn)
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return repeated, d.explain(ctx, err)
 		case isConnectionError(err) && !errors.Is(err, driver.ErrUnavailable) && try < maxFailures:
 			repeated = true
-		case refusesWrites(err) && idle > 0 && try < maxFailures: // the other connections may be newer
+		case refusesWrites(err) && try <= oldConns: // runOnce has thrown that connection away
 		case code(err) == noSuchTable && !created: // the locks that it had are lost, and nothing else is wrong
 			if err := d.create(ctx); err != nil {
 				return repeated, err
@@ -139,32 +126,28 @@ func (d *Driver) run(ctx context.Context, fn func(context.Context, *sql.Conn) er
 // runOnce has fn execute a statement on a connection of the pool. If the server refuses writes, the
 // connection does not return to the pool: it was opened when the server was the primary, and a new
 // connection may lead to the server that is the primary now.
-//
-// If the settings of the pool turn autocommit off, runOnce turns it on for the statement.
-func (d *Driver) runOnce(ctx context.Context, fn func(context.Context, *sql.Conn) error) (err error) {
-	conn, isSpare, err := d.connect(ctx)
-	if isConnectionError(err) { // a new connection, so another try would soon fail, too
-		err = fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
-	}
-	if err != nil {
-		return err
-	}
-	defer func() {
-		d.noteAnswer(ctx, err)
-		d.disconnect(conn, isSpare, err)
-	}()
-	if d.noAutocommit.Load() {
-		if _, err := conn.ExecContext(ctx, "SET autocommit = 1"); err != nil {
+func (d *Driver) runOnce(ctx context.Context, fn func(context.Context, *sql.Conn) error) error {
+	if !isAdmitted(ctx) {
+		leave, err := d.acquiring.enter(ctx)
+		if err != nil {
 			return err
 		}
-		defer func() {
-			if _, failed := conn.ExecContext(ctx, "SET autocommit = 0"); failed != nil {
-				hangUp(conn) // the program must not get it so
-				err = cmp.Or(err, failed)
-			}
-		}()
+		defer leave()
 	}
-	return fn(ctx, conn)
+	conn, err := d.db.Conn(ctx)
+	switch {
+	case err != nil && d.rows.Life.Over():
+		return driver.ErrClosed // the pool is closed, too
+	case isConnectionError(err): // a new connection, so another try would soon fail, too
+		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	case err != nil:
+		return err
+	}
+	if err = fn(ctx, conn); refusesWrites(err) {
+		hangUp(conn)
+	}
+	_ = conn.Close() // it returns to the pool, unless it is closed
+	return err
 }
 
 // complete inserts arguments into a statement. The driver does not prepare statements: the server

@@ -24,14 +24,13 @@ func TestRenewalOfReadOnly(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
 	admin := dial(t, server.DSN())
-	db := hooked(t, server.DSN(), func(statement string, exec execFunc) (sqldriver.Result, error) {
+	d := hooked(t, server.DSN(), func(statement string, exec execFunc) (sqldriver.Result, error) {
 		if strings.Contains(statement, "ttl = GREATEST") {
 			must(t, admin, "SET GLOBAL read_only = 1")
 			defer must(t, admin, "SET GLOBAL read_only = 0")
 		}
 		return exec()
 	})
-	d := newDriver(t, db)
 	l := acquire(t, d, request("job", "a"))
 	time.Sleep(time.Second) // so much less is left of the lease
 	r := d.Renew(testContext(t), []driver.Lease{l})[0]
@@ -51,8 +50,8 @@ func TestRenewalOfReadOnly(t *testing.T) {
 // all the same, and what the driver wrote would keep it from replicating any more.
 func TestReplicaIsNotWritten(t *testing.T) {
 	t.Parallel()
-	db := dial(t, mysqltest.Start(t, "log-bin").DSN())
-	d, waits := newDriver(t, db), newDriver(t, db)
+	dsn := mysqltest.Start(t, "log-bin").DSN()
+	db, d, waits := dial(t, dsn), newDriver(t, dsn), newDriver(t, dsn)
 	l := acquire(t, d, request("held", "a"))
 	ctx, cancel := context.WithCancel(testContext(t))
 	defer cancel()
@@ -74,7 +73,7 @@ func TestReplicaIsNotWritten(t *testing.T) {
 	for began := time.Now(); time.Since(began) < 3*time.Second; { // heartbeats are due in each second
 		<-polled
 	}
-	absent := newDriver(t, db, mysqllock.Table("absent"))
+	absent := newDriver(t, dsn, mysqllock.Table("absent"))
 	for what, err := range map[string]error{
 		"Renew":   d.Renew(testContext(t), []driver.Lease{l})[0].Err,
 		"Release": l.Release(testContext(t)),
@@ -102,15 +101,15 @@ func TestReplicaIsNotWritten(t *testing.T) {
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
-	other := newDriver(t, dial(t, server.DSN()))
+	other := newDriver(t, server.DSN())
 
 	far := server.DSN("time_zone=" + url.QueryEscape("'+13:00'"))
-	d := newDriver(t, hooked(t, far, func(statement string, exec execFunc) (sqldriver.Result, error) {
+	d := hooked(t, far, func(statement string, exec execFunc) (sqldriver.Result, error) {
 		if strings.HasPrefix(statement, "SET SESSION") {
 			return sqldriver.RowsAffected(0), nil
 		}
 		return exec()
-	}))
+	})
 	req := request("slots", "a")
 	req.Slots = 2
 	first := acquire(t, other, req)
@@ -138,10 +137,10 @@ func TestProxy(t *testing.T) {
 		t.Errorf("Renew of a holder beside whom another one was let in = %v", err)
 	}
 
-	d = newDriver(t, hooked(t, server.DSN(), func(_ string, exec execFunc) (sqldriver.Result, error) {
+	d = hooked(t, server.DSN(), func(_ string, exec execFunc) (sqldriver.Result, error) {
 		res, err := exec()
 		return hiddenID{res}, err
-	}))
+	})
 	if _, err := tryAcquire(t, d, request("hidden", "a")); err == nil || !strings.Contains(err.Error(), "LAST_INSERT_ID") {
 		t.Errorf("Acquire where LAST_INSERT_ID is hidden = %v, want an error that says so", err)
 	}
@@ -155,10 +154,13 @@ type hiddenID struct{ sqldriver.Result }
 
 func (hiddenID) LastInsertId() (int64, error) { return 0, nil }
 
-type execFunc = func() (sqldriver.Result, error)
+type (
+	execFunc = func() (sqldriver.Result, error)
+	hookFunc = func(statement string, exec execFunc) (sqldriver.Result, error)
+)
 
-// hooked returns a pool that calls hook for each statement that writes.
-func hooked(t *testing.T, dsn string, hook func(statement string, exec execFunc) (sqldriver.Result, error)) *sql.DB {
+// hooked returns a driver whose pool calls hook for each statement that writes.
+func hooked(t *testing.T, dsn string, hook hookFunc) *mysqllock.Driver {
 	config, err := mysql.ParseDSN(dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -167,15 +169,13 @@ func hooked(t *testing.T, dsn string, hook func(statement string, exec execFunc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	db := sql.OpenDB(&hookedConnector{connector, hook})
-	t.Cleanup(func() { db.Close() })
-	return db
+	return closeAtEnd(t, mysqllock.NewOn(sql.OpenDB(&hookedConnector{connector, hook})))
 }
 
 type hookedConnector struct {
 	sqldriver.Connector
 
-	hook func(statement string, exec execFunc) (sqldriver.Result, error)
+	hook hookFunc
 }
 
 func (c *hookedConnector) Connect(ctx context.Context) (sqldriver.Conn, error) {

@@ -17,7 +17,7 @@ func TestRevivedWaiters(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
 	db := dial(t, server.DSN())
-	d, other := newDriver(t, dial(t, server.DSN())), newDriver(t, dial(t, server.DSN()))
+	d, other := newDriver(t, server.DSN()), newDriver(t, server.DSN())
 	wait := func(name, id string) (stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)

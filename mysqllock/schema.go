@@ -35,12 +35,11 @@ func (s statements) schema() string { return s.CreateTable + ";\n" + s.FillTable
 // examine checks that the server and the table are usable. It creates the table if there is none.
 func (d *Driver) examine(ctx context.Context) error {
 	var name string
-	var commits, logsStatements bool
-	const settings = `SELECT @@version, @@autocommit, @@log_bin AND @@binlog_format = 'STATEMENT'`
-	wasFull := d.poolIsFull()
-	// Not by query, which would turn autocommit on before.
-	if err := d.db.QueryRowContext(ctx, settings).Scan(&name, &commits, &logsStatements); err != nil {
-		return d.explain(ctx, d.explainPool(ctx, wasFull, err))
+	var logsStatements bool
+	err := d.query(ctx, `SELECT @@version, @@log_bin AND @@binlog_format = 'STATEMENT'`, nil,
+		func(rows *sql.Rows) error { return rows.Scan(&name, &logsStatements) })
+	if err != nil {
+		return err
 	}
 	if err := usable(name); err != nil {
 		return err
@@ -48,9 +47,8 @@ func (d *Driver) examine(ctx context.Context) error {
 	if logsStatements { // which change nothing on a replica, because it has set read_only
 		return driver.Invalidf("server: its binlog_format is STATEMENT, so its replicas would know of no lock; set it to MIXED or ROW")
 	}
-	d.noAutocommit.Store(!commits)
 	found := -1
-	err := d.query(ctx, d.sql.Inspect, nil, func(rows *sql.Rows) error { return rows.Scan(&found) })
+	err = d.query(ctx, d.sql.Inspect, nil, func(rows *sql.Rows) error { return rows.Scan(&found) })
 	switch {
 	case code(err) == unknownColumn:
 		return driver.Invalidf("table %s: it is not one of ours (%w); name another with the option Table", d.conf.table, err)
@@ -62,19 +60,7 @@ func (d *Driver) examine(ctx context.Context) error {
 		return driver.Invalidf("table %s: it has version %d, and this program supports version %d", d.conf.table, found,
 			version)
 	}
-	return d.checkEngine(ctx)
-}
-
-// checkEngine checks that the table is in InnoDB: other engines lose data when the server
-// is killed.
-func (d *Driver) checkEngine(ctx context.Context) error {
-	engine := ""
-	err := d.query(ctx, d.sql.Engine, []any{[]byte(d.conf.database), []byte(d.conf.tableName)},
-		func(rows *sql.Rows) error { return rows.Scan(&engine) })
-	if err == nil && engine != "InnoDB" && engine != "" {
-		err = driver.Invalidf("table %s: its engine is %s; it has to be InnoDB", d.conf.table, engine)
-	}
-	return err
+	return nil
 }
 
 // usable refuses servers whose SQL is not that of our statements.

@@ -1,7 +1,6 @@
 package mysqllock_test
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -23,12 +22,12 @@ func TestSchema(t *testing.T) {
 	}
 	must(t, db, "GRANT SELECT, INSERT, UPDATE, DELETE ON snib.* TO locker@'%'")
 	must(t, db, "GRANT SELECT ON snib.* TO guest@'%'")
-	as := func(t *testing.T, account string) *sql.DB { return dial(t, account+":x@tcp("+server.Addr()+")/snib") }
+	as := func(account string) string { return account + ":x@tcp(" + server.Addr() + ")/snib" }
 
 	t.Run("MadeByManyAtOnce", func(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 12 {
-			d := newDriver(t, db, mysqllock.Table("at once"))
+			d := newDriver(t, server.DSN(), mysqllock.Table("at once"))
 			all.Go(func() {
 				if l, err := d.Acquire(t.Context(), request(fmt.Sprint("first ", i%3), fmt.Sprint(i))); err != nil {
 					t.Error(err)
@@ -49,7 +48,7 @@ func TestSchema(t *testing.T) {
 				must(t, db, statement)
 			}
 		}
-		d := newDriver(t, as(t, "locker"), mysqllock.Table("snib.migr`ated"))
+		d := newDriver(t, as("locker"), mysqllock.Table("snib.migr`ated"))
 		release(t, acquire(t, d, request("a", "a")))
 	})
 
@@ -57,10 +56,6 @@ func TestSchema(t *testing.T) {
 	must(t, db, "CREATE TABLE newer LIKE `migr``ated`")
 	must(t, db, "INSERT INTO newer SELECT * FROM `migr``ated` WHERE name = ''")
 	must(t, db, "UPDATE newer SET slots = 99")
-	must(t, db, "CREATE TABLE unsafe LIKE `migr``ated`")
-	must(t, db, "INSERT INTO unsafe SELECT * FROM newer")
-	must(t, db, "UPDATE unsafe SET slots = 1")
-	must(t, db, "ALTER TABLE unsafe ENGINE = MyISAM")
 	tests := []struct {
 		name    string
 		account string
@@ -73,12 +68,11 @@ func TestSchema(t *testing.T) {
 		{"MayNotWrite", "guest", "migr`ated", []string{"GRANT SELECT, INSERT, UPDATE, DELETE ON"}, false},
 		{"Foreign", "locker", "foreign_table", []string{"not one of ours", "Table"}, true},
 		{"Newer", "locker", "newer", []string{"version 99", "version 1"}, true},
-		{"NotTransactional", "locker", "unsafe", []string{"MyISAM", "InnoDB"}, true},
 		{"NoDatabase", "locker", "nowhere.locks", []string{"nowhere"}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := tryAcquire(t, newDriver(t, as(t, tt.account), mysqllock.Table(tt.table)), request("a", "a"))
+			_, err := tryAcquire(t, newDriver(t, as(tt.account), mysqllock.Table(tt.table)), request("a", "a"))
 			if err == nil || errors.Is(err, driver.ErrInvalid) != tt.invalid {
 				t.Fatalf("Acquire = %v, want an error, ErrInvalid %v", err, tt.invalid)
 			}
@@ -93,16 +87,13 @@ func TestSchema(t *testing.T) {
 
 // Pruned rows never let a token go back.
 func prunes(t *testing.T, server *mysqltest.Server) {
-	rowstest.PruneKeepsTokens(t, lockTable(t, server, "pruned", func(db *sql.DB) *mysqllock.Driver {
-		return newDriver(t, db, mysqllock.Table("pruned"))
-	}))
+	rowstest.PruneKeepsTokens(t, lockTable(t, server, "pruned"))
 }
 
 // pruneIgnoresHugeTokens has somebody write tokens that are far ahead of the clock. Only the locks
 // of these rows may get such tokens.
 func pruneIgnoresHugeTokens(t *testing.T, server *mysqltest.Server) {
-	tb := lockTable(t, server, "forged",
-		func(db *sql.DB) *mysqllock.Driver { return newDriver(t, db, mysqllock.Table("forged")) })
+	tb := lockTable(t, server, "forged")
 	rowstest.PruneIgnoresHugeTokens(t, tb)
 	d, req := tb.Open(), request("huge", "b")
 	req.Shared = true

@@ -16,12 +16,12 @@ import (
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	server := database(t)
-	plain := newDriver(t, dial(t, server.DSN()))
+	plain := newDriver(t, server.DSN())
 	tests := []struct {
 		name string
 		dsn  []string
 	}{
-		{"AutocommitOff", []string{"autocommit=0"}},
+		{"AutocommitOff", []string{"AutoCommit=0"}},
 		{"AutocommitOffSerializable", []string{"autocommit=0", "tx_isolation=%27SERIALIZABLE%27"}},
 		{"FoundRows", []string{"clientFoundRows=true"}},
 		{"Interpolated", []string{"interpolateParams=true", "parseTime=true", "loc=Asia%2FTokyo"}},
@@ -41,7 +41,7 @@ func TestSettings(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			d := newDriver(t, dial(t, server.DSN(tt.dsn...)))
+			d := newDriver(t, server.DSN(tt.dsn...))
 			name := tt.name + " ☕ 'x' \\"
 			req := request(name, "a")
 			req.Holder = driver.Holder{Host: "höst", PID: 1, Label: `"it's" \ ☕`}
@@ -90,25 +90,6 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestOpenTransaction has the program leave a transaction open on a connection of the pool, and
-// roll it back later. That undoes no grant.
-func TestOpenTransaction(t *testing.T) {
-	t.Parallel()
-	server := database(t)
-	for _, statement := range []string{"START TRANSACTION", "SET autocommit = 0"} {
-		t.Run(statement, func(t *testing.T) {
-			t.Parallel()
-			db := dial(t, server.DSN())
-			d := newDriver(t, db)
-			release(t, acquire(t, d, request(statement, "warm"))) // it knows the row, and has its spare
-			must(t, db, statement)
-			acquire(t, d, request(statement, "a"))
-			must(t, db, "ROLLBACK")
-			mustBeHeld(t, newDriver(t, dial(t, server.DSN())), request(statement, "b"))
-		})
-	}
-}
-
 // TestMisconfigured checks that what only another configuration can mend is an error at once.
 func TestMisconfigured(t *testing.T) {
 	t.Parallel()
@@ -120,7 +101,7 @@ func TestMisconfigured(t *testing.T) {
 		"TimeZone": server.DSN("time_zone=%27nowhere%27"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := newDriver(t, dial(t, dsn)).Acquire(testContext(t), request("a", "a")); !errors.Is(err, driver.ErrInvalid) {
+			if _, err := newDriver(t, dsn).Acquire(testContext(t), request("a", "a")); !errors.Is(err, driver.ErrInvalid) {
 				t.Errorf("Acquire = %v, want ErrInvalid", err)
 			}
 		})

@@ -317,7 +317,7 @@ func (m *rowMutex) remember(s *state, res execResult) {
 
 // lock locks the mutex of a name, and returns it and a function that unlocks it. If there are too
 // many names, it forgets all mutexes. Then two goroutines may race, and one of them starts over. So
-// does an urgent call that has waited for long: who has the mutex may wait for the program's pool.
+// does a release or a renewal that has waited for long: who has the mutex may wait for its turn.
 func (l *rowMutexes) lock(ctx context.Context, name string) (m *rowMutex, unlock func(), err error) {
 	l.mu.Lock()
 	if m = l.all[name]; m == nil {
@@ -328,7 +328,7 @@ func (l *rowMutexes) lock(ctx context.Context, name string) (m *rowMutex, unlock
 		l.all[name] = m
 	}
 	l.mu.Unlock()
-	if ctx.Value(urgentKey{}) == nil {
+	if !isAdmitted(ctx) {
 		unlock, err = m.enter(ctx)
 		return m, unlock, err
 	}
@@ -349,13 +349,6 @@ func (d *Driver) change(ctx context.Context, name string, fn func(*state) (write
 		return err
 	}
 	defer unlock()
-	if ctx.Value(urgentKey{}) == nil { // urgent calls have semaphores of their own
-		leave, err := d.acquiring.enter(ctx)
-		if err != nil {
-			return err
-		}
-		defer leave()
-	}
 	return d.changeLocked(ctx, name, m, fn)
 }
 

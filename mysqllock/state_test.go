@@ -1,33 +1,84 @@
 package mysqllock
 
 import (
-	"database/sql"
+	"context"
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
-	_ "github.com/go-sql-driver/mysql" // the driver for sql.Open
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit/rows"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
+
+// open returns a driver on a server of its own.
+func open(t *testing.T) *Driver {
+	t.Helper()
+	conf, err := mysql.ParseDSN(mysqltest.Start(t).DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := New(conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// TestHeartbeatOfReplica has a server set read_only whose user may write all the same. What is not
+// written there is no heartbeat.
+func TestHeartbeatOfReplica(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	if err := d.create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.db.Exec("SET GLOBAL read_only = 1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.processes.ensureHeartbeat(t.Context(), d); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("a heartbeat to a server that is read-only = %v, want ErrUnavailable", err)
+	}
+}
+
+// TestRequestsDelayNobody has as many requests under way as there may be, which may all wait for
+// rows that somebody has locked. Renewals, releases and heartbeats don't wait for them.
+func TestRequestsDelayNobody(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	l, err := d.Acquire(t.Context(), driver.Request{Name: "held", ID: "a", TTL: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range maxConns {
+		if _, err := d.acquiring.enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
+	defer cancel()
+	if _, err := d.poll(ctx, []string{"held"}, nil, true); err != nil {
+		t.Errorf("a poll beside requests = %v", err)
+	}
+	if err := d.Renew(ctx, []driver.Lease{l})[0].Err; err != nil {
+		t.Errorf("Renew beside requests = %v", err)
+	}
+	if err := l.Release(ctx); err != nil {
+		t.Errorf("Release beside requests = %v", err)
+	}
+}
 
 // TestSaveAfterRemoval has the server execute the write of an attempt after the removal of that
 // attempt, which found nothing. It must grant nothing, whether or not the lock had a row.
 func TestSaveAfterRemoval(t *testing.T) {
 	t.Parallel()
-	db, err := sql.Open("mysql", mysqltest.Start(t).DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	d, err := New(db)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
+	d := open(t)
 	for _, what := range []string{"without a row", "with a row"} {
 		s, err := d.readCommitted(t.Context(), "late")
 		if err != nil {
@@ -48,7 +99,7 @@ func TestSaveAfterRemoval(t *testing.T) {
 		}
 	}
 	floor := time.Now().Add(time.Hour).UnixMicro() // of a row that was pruned
-	if _, err := db.Exec("UPDATE snib_locks SET token = ? WHERE name = ''", floor); err != nil {
+	if _, err := d.db.Exec("UPDATE snib_locks SET token = ? WHERE name = ''", floor); err != nil {
 		t.Fatal(err)
 	}
 	if err := d.removeEntry(t.Context(), "pruned", "a-1"); err != nil {
@@ -63,18 +114,14 @@ func TestSaveAfterRemoval(t *testing.T) {
 // since. No statement asks for read_only in another way.
 func TestWritable(t *testing.T) {
 	t.Parallel()
-	db, err := sql.Open("mysql", mysqltest.Start(t).DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
+	d := open(t)
 	condition := newStatements("t").Writable
 	for value, want := range map[string]bool{
 		"0": true, "1": false, "'OFF'": true, "'ON'": false, "'NO_LOCK'": false, "'NO_LOCK_NO_ADMIN'": false,
 	} {
 		var got bool
 		text := strings.ReplaceAll("SELECT "+condition, "@@global.read_only", value)
-		if err := db.QueryRow(text).Scan(&got); err != nil || got != want {
+		if err := d.db.QueryRow(text).Scan(&got); err != nil || got != want {
 			t.Errorf("%s = %v, %v; want %v", text, got, err, want)
 		}
 	}

@@ -33,7 +33,7 @@ var files embed.FS
 // statements are the statements for a table. The field ReadLive is in sql/read_live.sql. Statements
 // with [names] are completed when they are run.
 type statements struct {
-	Inspect, Engine, CreateTable, FillTable       string
+	Inspect, CreateTable, FillTable               string
 	Read, ReadCommitted, ReadLocked, List         string
 	Save, Insert, Enqueue, Renew                  string
 	Heartbeat, ReadLive, CapProcesses, DeleteRows string

@@ -1,7 +1,6 @@
 package mysqllock
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -43,10 +42,11 @@ func Tx(ctx context.Context, tx *sql.Tx, name string, wait time.Duration) error 
 	if err := driver.CheckName(name); err != nil {
 		return err
 	}
-	return withLockTimeout(ctx, tx, wait, func() error {
-		_, err := tx.ExecContext(ctx, txStatements().LockTxRow, []byte(txPrefix+name))
+	if err := checkTransaction(ctx, tx); err != nil {
 		return err
-	})
+	}
+	_, err := tx.ExecContext(ctx, waitingFor(seconds(wait))+complete(txStatements().LockTxRow, []byte(txPrefix+name)))
+	return heldError(err)
 }
 
 // Row reads one of the caller's rows and locks it until tx ends, so that it can be changed
@@ -76,62 +76,56 @@ type LockedRow struct {
 
 // Scan reads and locks the row, and copies its columns, as [sql.Row.Scan] does.
 func (r *LockedRow) Scan(dest ...any) error {
-	clause := "\nFOR UPDATE"
-	if r.wait == 0 {
-		clause += " NOWAIT"
-	}
-	return withLockTimeout(r.ctx, r.tx, r.wait, func() error {
-		return r.tx.QueryRowContext(r.ctx, r.query+clause, r.args...).Scan(dest...)
-	})
-}
-
-// noLimit is as many seconds as InnoDB does not count.
-const noLimit = 100_000_000
-
-// withLockTimeout runs fn with a limit for its waits for locks; a negative one is no limit. A
-// longer wait is an ErrHeld.
-func withLockTimeout(ctx context.Context, tx *sql.Tx, wait time.Duration, fn func() error) (err error) {
-	var before int64
-	var rollsBack, writable bool
-	// It reads no table, so it begins no snapshot.
-	settings := "SELECT @@innodb_lock_wait_timeout, @@innodb_rollback_on_timeout, " + txStatements().Writable
-	if err := tx.QueryRowContext(ctx, settings).Scan(&before, &rollsBack, &writable); err != nil {
+	if err := checkTransaction(r.ctx, r.tx); err != nil {
 		return err
 	}
-	if !writable {
-		return errReplica
+	query := fmt.Sprintf("%s\nFOR UPDATE WAIT %d", r.query, seconds(r.wait))
+	return heldError(r.tx.QueryRowContext(r.ctx, query, r.args...).Scan(dest...))
+}
+
+// seconds returns for how many seconds a statement waits for locks. A negative wait is no limit.
+func seconds(wait time.Duration) int64 {
+	const noLimit = 100_000_000 // as many as InnoDB does not count
+	if wait < 0 {
+		return noLimit
 	}
-	if rollsBack {
+	return min(noLimit, int64(math.Ceil(wait.Seconds())))
+}
+
+// heldError returns err, or ErrHeld if a statement has waited for a lock for as long as it may.
+func heldError(err error) error {
+	if code(err) == lockWaitTimeout {
+		return fmt.Errorf("%w: %w", driver.ErrHeld, err)
+	}
+	return err
+}
+
+// checkTransaction refuses a transaction on a server where a lock excludes nobody on the primary,
+// or may be lost before the transaction ends. It reads no table, so it begins no snapshot.
+func checkTransaction(ctx context.Context, tx *sql.Tx) error {
+	var rollsBack, writable bool
+	settings := "SELECT @@innodb_rollback_on_timeout, " + txStatements().Writable
+	err := tx.QueryRowContext(ctx, settings).Scan(&rollsBack, &writable)
+	switch {
+	case err != nil:
+		return err
+	case !writable:
+		return errReplica
+	case rollsBack:
 		return driver.Invalidf(
 			"server: with innodb_rollback_on_timeout it ends a transaction whose lock is taken, and says " +
 				"nothing of it")
 	}
-	limit := int64(noLimit)
-	if wait >= 0 {
-		limit = min(limit, int64(math.Ceil(wait.Seconds())))
-	}
-	set := func(limit int64) error {
-		_, err := tx.ExecContext(ctx, fmt.Sprintf(`SET SESSION innodb_lock_wait_timeout = %d`, limit))
-		return err
-	}
-	if err := set(limit); err != nil {
-		return err
-	}
-	defer func() { err = cmp.Or(err, set(before)) }()
-	if err = fn(); code(err) == lockWaitTimeout {
-		return fmt.Errorf("%w: %w", driver.ErrHeld, err)
-	}
-	return err
+	return nil
 }
 
 // Token returns the next fencing token of a name. It is greater than all tokens that the name, or
 // a lease of the name in this driver's table, has had before. It is for holders of [Tx], who call
 // it when they have the lock.
 //
-// The token is committed at once, on a connection of the driver's db, and not in the caller's
+// The token is committed at once, on a connection of the driver, and not in the caller's
 // transaction. If it were rolled back with that, the next holder would get the same token,
-// although the first one may have written it elsewhere. So Token needs a second connection while
-// the transaction has one.
+// although the first one may have written it elsewhere.
 func (d *Driver) Token(ctx context.Context, name string) (token uint64, err error) {
 	if err := driver.CheckName(name); err != nil {
 		return 0, err

@@ -28,8 +28,9 @@ func begin(t *testing.T, db *sql.DB) *sql.Tx {
 
 func TestTransactions(t *testing.T) {
 	t.Parallel()
-	db := dial(t, mysqltest.Start(t).DSN("innodb_lock_wait_timeout=0")) // of which Tx and Row are independent
-	release(t, acquire(t, newDriver(t, db), request("makes the table", "a")))
+	server := mysqltest.Start(t)
+	db := dial(t, server.DSN("innodb_lock_wait_timeout=0")) // of which Tx and Row are independent
+	release(t, acquire(t, newDriver(t, server.DSN()), request("makes the table", "a")))
 	rowstest.Transactions{
 		DB:    db,
 		Limit: time.Second,
@@ -54,8 +55,7 @@ func TestTransactions(t *testing.T) {
 func TestTx(t *testing.T) {
 	t.Parallel()
 	server := database(t)
-	db := dial(t, server.DSN())
-	d := newDriver(t, db)
+	db, d := dial(t, server.DSN()), newDriver(t, server.DSN())
 	release(t, acquire(t, d, request("makes the table", "a")))
 	must(t, db, "CREATE TABLE jobs (id INT PRIMARY KEY, status VARCHAR(20))")
 	must(t, db, "INSERT INTO jobs VALUES (1, 'new')")
@@ -156,8 +156,8 @@ func TestTx(t *testing.T) {
 // write all the same, and its rows exclude nobody on the primary.
 func TestTxOfReplica(t *testing.T) {
 	t.Parallel()
-	db := dial(t, mysqltest.Start(t).DSN())
-	d := newDriver(t, db)
+	server := mysqltest.Start(t)
+	db, d := dial(t, server.DSN()), newDriver(t, server.DSN())
 	token := acquire(t, d, request("x", "a")).Grant().Token
 	must(t, db, "SET GLOBAL read_only = 1")
 	tx := begin(t, db)

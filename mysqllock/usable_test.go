@@ -1,10 +1,11 @@
 package mysqllock
 
 import (
-	"database/sql"
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -27,21 +28,19 @@ func TestUsable(t *testing.T) {
 }
 
 func TestOptionsRefused(t *testing.T) {
-	db, one := new(sql.DB), new(sql.DB)
-	one.SetMaxOpenConns(1)
 	for _, tt := range []struct {
 		name string
-		db   *sql.DB
+		conf *mysql.Config
 		opt  Option
 		says string
 	}{
-		{"NoDB", nil, Table("a"), "db: it is nil"},
-		{"PoolOfOne", one, Table("a"), "SetMaxOpenConns"},
-		{"TableName", db, Table("a.b.c"), "more than one dot"},
-		{"ZeroOption", db, Option{}, "the zero Option"},
+		{"NoConfig", nil, Table("a"), "config: it is nil"},
+		{"Network", &mysql.Config{Net: "pigeon"}, Table("a"), "pigeon"},
+		{"TableName", mysql.NewConfig(), Table("a.b.c"), "more than one dot"},
+		{"ZeroOption", mysql.NewConfig(), Option{}, "the zero Option"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if d, err := New(tt.db, tt.opt); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.says) ||
+			if d, err := New(tt.conf, tt.opt); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.says) ||
 				d != nil {
 				t.Errorf("= %v, %v, want ErrInvalid that says %q", d, err, tt.says)
 			}

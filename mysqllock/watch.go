@@ -31,9 +31,6 @@ const (
 // watch connects, has the server watch, and handles signals, until there is nothing to watch
 // for or the connection fails.
 func (d *Driver) watch() error {
-	if most := d.db.Stats().MaxOpenConnections; most > 0 && most <= leastConnections {
-		return rows.ErrCantListen // one more would be the last
-	}
 	conn, err := d.connectWatcher()
 	if err != nil {
 		return err
@@ -101,11 +98,19 @@ func (d *Driver) onSignal(name string) {
 	})
 }
 
-// connectWatcher returns a connection that can watch.
+// connectWatcher returns a connection that can watch, and that [hangUp] closes.
 func (d *Driver) connectWatcher() (*sql.Conn, error) {
 	ctx, cancel := context.WithTimeout(d.rows.Life.Context(), driverkit.CallTimeout)
 	defer cancel()
-	return d.dial(ctx)
+	conn, err := d.db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.ExecContext(ctx, `SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED`); err != nil {
+		hangUp(conn)
+		return nil, err
+	}
+	return conn, nil
 }
 
 // awaitSignal runs one statement, and returns a row that signals this driver, or nil. The row may
@@ -124,25 +129,6 @@ func (d *Driver) awaitSignal(conn *sql.Conn, pause time.Duration) (row *state, e
 		s.start = s.at
 		return err
 	})
-}
-
-// dial takes a connection out of the user's pool, and removes the limits that the user's settings
-// put on statements. The connection is not returned to the pool: [hangUp] closes it.
-func (d *Driver) dial(ctx context.Context) (*sql.Conn, error) {
-	conn, err := d.db.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, set := range []string{
-		`SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED`,
-		`SET SESSION autocommit = 1, max_statement_time = 0`,
-	} {
-		if _, err := conn.ExecContext(ctx, set); err != nil {
-			hangUp(conn)
-			return nil, err
-		}
-	}
-	return conn, nil
 }
 
 // hangUp closes a connection, which may be dead already, instead of returning it to the pool.

@@ -27,5 +27,6 @@ func TestLockedRow(t *testing.T) {
 	open := func() rowstest.Driver { return newDriver(t, dial(t, server.URL())) }
 	lock := func(name string) func() { return lockRow(t, pool, "snib_locks", name) }
 	t.Run("Rows", func(t *testing.T) { rowstest.LockedRow(t, open, lock) })
-	t.Run("Renew", func(t *testing.T) { rowstest.RenewBesideLockedRows(t, open(), lock) })
+	waits := func() bool { return blocked(t, pool) > 0 }
+	t.Run("Renew", func(t *testing.T) { rowstest.RenewBesideLockedRows(t, open(), lock, waits) })
 }

@@ -36,10 +36,13 @@ func TestIsOwner(t *testing.T) {
 func TestIsOwnerKeepsTheLock(t *testing.T) {
 	t.Parallel()
 	pool := dial(t, database(t).URL())
-	d, tx := newDriver(t, pool), begin(t, pool, "")
-	rowstest.IsOwnerKeepsTheLock(t, d, newDriver(t, pool), func(token uint64) error {
-		err := d.IsOwner(t.Context(), tx, "a", token)
-		usable(t, tx, "0")
-		return err
-	}, func() error { return tx.Rollback(t.Context()) })
+	d := newDriver(t, pool)
+	rowstest.IsOwnerKeepsTheLock(t, d, newDriver(t, pool), func() (isOwner func(token uint64) error, end func() error) {
+		tx := begin(t, pool, "")
+		return func(token uint64) error {
+			err := d.IsOwner(t.Context(), tx, "a", token)
+			usable(t, tx, "0")
+			return err
+		}, func() error { return tx.Rollback(t.Context()) }
+	})
 }

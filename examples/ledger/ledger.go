@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	_ "github.com/go-sql-driver/mysql"
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	_ "github.com/ncruces/go-sqlite3/driver"
@@ -96,7 +96,7 @@ func (s store) open(ctx context.Context) (*ledger, error) {
 		return nil, err
 	}
 	l.guard.DB = db
-	locks, closeLocks, err := s.locks(ctx, db)
+	locks, closeLocks, err := s.locks(ctx)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
@@ -117,14 +117,18 @@ func (s store) open(ctx context.Context) (*ledger, error) {
 }
 
 // locks opens the locks, which are in the same database, or in a file beside that of SQLite.
-func (s store) locks(ctx context.Context, db *sql.DB) (snib.Driver, func() error, error) {
+func (s store) locks(ctx context.Context) (snib.Driver, func() error, error) {
 	noClose := func() error { return nil }
 	switch s.Kind {
 	case "sqlite":
 		d, err := sqlitelock.Open(ctx, filepath.Join(s.URL, "locks.db"))
 		return d, noClose, err
 	case "mysql":
-		d, err := mysqllock.New(db)
+		conf, err := mysql.ParseDSN(s.URL)
+		if err != nil {
+			return nil, nil, err
+		}
+		d, err := mysqllock.New(conf)
 		return d, noClose, err
 	}
 	pool, err := pgxpool.New(ctx, s.URL)

@@ -42,8 +42,8 @@ func LockedRow(t *testing.T, open func() Driver, lockRow func(name string) (unlo
 }
 
 // RenewBesideLockedRows has transactions lock one row of each kind of hold. Only those holds can't
-// be renewed meanwhile.
-func RenewBesideLockedRows(t *testing.T, d Driver, lockRow func(name string) (unlock func())) {
+// be renewed meanwhile. waits reports whether a renewal waits for a row.
+func RenewBesideLockedRows(t *testing.T, d Driver, lockRow func(name string) (unlock func()), waits func() bool) {
 	var due []driver.Lease
 	var unlock []func()
 	for _, kind := range []string{"exclusive", "shared", "slots", "adopted"} {
@@ -72,7 +72,7 @@ func RenewBesideLockedRows(t *testing.T, d Driver, lockRow func(name string) (un
 	for _, end := range unlock[1:] {
 		end()
 	}
-	renewBusyRow(t, d, due[:2], func() func() { return lockRow("exclusive free") })
+	renewBusyRow(t, d, due[:2], func() func() { return lockRow("exclusive free") }, waits)
 	unlock[0]()
 	for i, answer := range d.Renew(t.Context(), due) {
 		if answer.Err != nil {
@@ -83,17 +83,13 @@ func RenewBesideLockedRows(t *testing.T, d Driver, lockRow func(name string) (un
 
 // renewBusyRow renews two leases while a transaction keeps the row of the first one locked. lock
 // locks that of the second one for a moment, as clients do that change it: it is renewed.
-func renewBusyRow(t *testing.T, d Driver, due []driver.Lease, lock func() (unlock func())) {
-	for round := range 3 { // the moment may last longer on a busy machine
+func renewBusyRow(t *testing.T, d Driver, due []driver.Lease, lock func() (unlock func()), waits func() bool) {
+	livetest.Await(t, "renewal of a row that was locked for a moment, beside one that was locked for long", func() error {
 		unlock, renewed := lock(), make(chan error, 1)
 		go func() { renewed <- d.Renew(t.Context(), due)[1].Err }()
-		time.Sleep(250 * time.Millisecond) // the moment, less than a renewal waits for a row
-		unlock()
-		err := <-renewed
-		if err == nil {
-			return
+		for len(renewed) == 0 && !waits() {
 		}
-		t.Logf("round %d: Renew beside a locked row = %v", round, err)
-	}
-	t.Error("a row that was locked for a moment was not renewed, beside one that was locked for long")
+		unlock()
+		return <-renewed
+	})
 }

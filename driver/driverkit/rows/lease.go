@@ -130,7 +130,7 @@ func (l *Lease) release(ctx context.Context, retried bool) error {
 	}
 	l.d.registry.removeLease(l)
 	freed, err := l.d.backend.Release(ctx, l)
-	l.d.NoteFull(err)
+	l.d.noteFull(err)
 	if err != nil {
 		return err // the caller may call Release again
 	}

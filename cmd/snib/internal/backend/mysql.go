@@ -119,7 +119,7 @@ func newMySQLPool(name string, c *mysql.Config) (*sql.DB, error) {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, withURL(name, err))
 	}
 	db := sql.OpenDB(connector)
-	db.SetConnMaxIdleTime(time.Second) // a holder needs the driver's connection only, and each process counts
+	db.SetConnMaxIdleTime(time.Second) // the driver has connections of its own, and each process counts
 	return db, nil
 }
 
@@ -148,7 +148,7 @@ func openMySQL(ctx context.Context, name string, c *mysql.Config) (driver.Driver
 		}
 		return nil, err
 	}
-	d, err := mysqllock.New(db)
+	d, err := mysqllock.New(c)
 	if err != nil {
 		_ = db.Close()
 		return nil, err
@@ -170,7 +170,7 @@ func isMySQLError(err error, numbers ...uint16) bool {
 	return false
 }
 
-// A mySQLDriver owns its connection pool, and closes it.
+// A mySQLDriver owns a connection pool beside the driver's, and closes it.
 type mySQLDriver struct {
 	*mysqllock.Driver
 	db *sql.DB

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgxpool"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -175,7 +175,7 @@ func briefDuration(d time.Duration) string {
 func promises() []driver.Info {
 	return []driver.Info{
 		memlock.New().Info(), new(sqlitelock.Driver).Info(), new(redislock.Driver).Info(), new(redlock.Driver).Info(),
-		infoOf(pglock.New(unconnectedPool())), infoOf(mysqllock.New(new(sql.DB))),
+		infoOf(pglock.New(unconnectedPool())), infoOf(mysqllock.New(mysql.NewConfig())),
 		infoOf(zklock.New([]string{"localhost"})), infoOf(etcdlock.New(new(clientv3.Client))),
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"hash/fnv"
 	"testing"
 
-	_ "github.com/go-sql-driver/mysql"
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -62,11 +62,11 @@ func BenchmarkPostgres(b *testing.B) {
 func mariadbLibraries() []library {
 	return []library{
 		{"snib", usual, func(addrs []string) (*client, error) {
-			db, err := openMariaDB(addrs)
+			conf, err := mysql.ParseDSN(mysqltest.DSN(addrs[0]))
 			if err != nil {
 				return nil, err
 			}
-			return snibClient(mysqllock.New(db))
+			return snibClient(mysqllock.New(conf))
 		}},
 		{"get-lock", usual, openGetLock(false)},
 		{"get-lock-and-row", usual, openGetLock(true)},

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"database/sql"
 	"fmt"
 	"net"
 	"net/http"
@@ -96,13 +95,7 @@ func (s Store) Open(ctx context.Context) (driver.Driver, error) {
 			return nil, err
 		}
 		conf.Logger = &mysql.NopLogger{} // it would log each broken connection
-		connector, err := mysql.NewConnector(conf)
-		if err != nil {
-			return nil, err
-		}
-		db := sql.OpenDB(connector)
-		d, err := mysqllock.New(db)
-		return driverWithClient{d, func() { _ = db.Close() }}, err
+		return mysqllock.New(conf)
 	case "zk", "zkkeep":
 		opts := []zklock.Option{zklock.Timeout(s.Session), zklock.DialTimeout(time.Second)}
 		if s.Kind == "zkkeep" {

@@ -1,0 +1,68 @@
+package mysqllock
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/sniblock/snib/driver"
+)
+
+// maxConns is how many connections are used at once for each purpose.
+const maxConns = 8
+
+// maxIdleTime is for how long an idle connection stays open. The one that was used last is used
+// first, so a process that holds few locks soon has one.
+const maxIdleTime = time.Minute
+
+// newPool returns the pool of a driver: it connects as the program does, and nobody else uses it.
+// In a shared pool a renewal would wait for the program's own queries, and a few slow ones would
+// lose all its locks. Semaphores bound its size, so that nobody waits in it.
+func newPool(program *mysql.Config) (*sql.DB, error) {
+	conf := program.Clone()
+	conf.Params = map[string]string{}
+	for name, value := range program.Params {
+		conf.Params[strings.ToLower(name)] = value
+	}
+	conf.Params["autocommit"], conf.Params["max_statement_time"] = "1", "0" // our own contexts limit the time
+	connector, err := mysql.NewConnector(conf)
+	if err != nil {
+		return nil, driver.Invalidf("config: %w", err)
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxIdleConns(3*maxConns + 2)
+	db.SetConnMaxIdleTime(maxIdleTime)
+	return db, nil
+}
+
+// A semaphore bounds how many connections are used at once for one purpose.
+type semaphore chan struct{}
+
+// enter waits until there is room, and returns a function that makes room again.
+func (s semaphore) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case s <- struct{}{}:
+		return func() { <-s }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, context.Cause(ctx))
+	}
+}
+
+type admittedKey struct{}
+
+// admitted marks the statements of a call that need not enter the semaphore of the others.
+func admitted(ctx context.Context) context.Context {
+	return context.WithValue(ctx, admittedKey{}, true)
+}
+
+func isAdmitted(ctx context.Context) bool { return ctx.Value(admittedKey{}) != nil }
+
+// admit is enter for a call, whose statements it marks.
+func (s semaphore) admit(ctx context.Context) (_ context.Context, leave func(), err error) {
+	leave, err = s.enter(ctx)
+	return admitted(ctx), leave, err
+}

@@ -1,0 +1,66 @@
+package mysqllock_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
+	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/mysqllock"
+)
+
+// TestConnections has many callers change rows at once. They share few connections.
+func TestConnections(t *testing.T) {
+	t.Parallel()
+	proxy := livetest.NewProxy(t, database(t).Addr())
+	d := newDriver(t, mysqltest.DSN(proxy.Addr()))
+	release(t, acquire(t, d, request("connections", "a")))
+	proxy.Delay(20*time.Millisecond, 0)
+	var callers sync.WaitGroup
+	for i := range 40 {
+		callers.Go(func() {
+			if _, err := d.Token(testContext(t), fmt.Sprint("connections ", i)); err != nil {
+				t.Errorf("Token = %v", err)
+			}
+		})
+	}
+	callers.Wait()
+	if n := mysqllock.Pool(d).Stats().OpenConnections; n > 8 {
+		t.Errorf("40 callers used %d connections, want 8", n)
+	}
+	if d.Close(); mysqllock.Pool(d).Stats().OpenConnections > 0 {
+		t.Error("connections are open after Close")
+	}
+}
+
+// TestClosedByProxy has a proxy accept connections and close them. A request soon gives up.
+func TestClosedByProxy(t *testing.T) {
+	t.Parallel()
+	proxy := livetest.NewProxy(t, database(t).Addr())
+	d := newDriver(t, mysqltest.DSN(proxy.Addr()))
+	release(t, acquire(t, d, request("closed", "a")))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	var accepted atomic.Int32
+	go func() {
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+			accepted.Add(1)
+			conn.Close()
+		}
+	}()
+	proxy.Redirect(listener.Addr().String())
+	proxy.Cut()
+	_, err = tryAcquire(t, d, request("closed", "a"))
+	if n := accepted.Load(); !errors.Is(err, driver.ErrUnavailable) || n > 9 {
+		t.Errorf("Acquire = %v after %d connections, want ErrUnavailable after a few", err, n)
+	}
+}
