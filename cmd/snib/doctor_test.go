@@ -131,7 +131,7 @@ func TestDoctorReplicas(t *testing.T) {
 	if out, code := snib(t, "doctor", url); code != 78 || !strings.Contains(out, "min-replicas-to-write is 0 behind Sentinel") {
 		t.Errorf("doctor of a master that would grant without replicas = %d, want 78 and the reason\n%s", code, out)
 	}
-	wantFindings(t, url+"?allow-split-brain=on", "note access", "note persistence", "unmet min-replicas-to-write")
+	wantFindings(t, url+"?allow-split-brain=on", "note persistence", "unmet min-replicas-to-write")
 }
 
 // TestDoctorNoLock checks that the failure to take a lock has its own exit
@@ -185,9 +185,9 @@ func TestDoctorZooKeeper(t *testing.T) {
 	wantFindings(t, "zks://alice:horse@"+strings.Join(secure, ",")+"?insecure=on") // each server has its own authority
 
 	one, other := zktest.Single(t), zktest.Single(t, allowed, "minSessionTimeout=100")
-	wantFindings(t, "zk://"+one.Addr(), "note access", "note settings")
-	wantFindings(t, "zk://"+other.Addr(), "note access", "unmet minSessionTimeout of "+other.Addr())
-	wantFindings(t, "zk://"+one.Addr()+","+other.Addr(), "note access", "unmet ensemble", "unmet minSessionTimeout of "+other.Addr())
+	wantFindings(t, "zk://"+one.Addr(), "note settings")
+	wantFindings(t, "zk://"+other.Addr(), "unmet minSessionTimeout of "+other.Addr())
+	wantFindings(t, "zk://"+one.Addr()+","+other.Addr(), "unmet ensemble", "unmet minSessionTimeout of "+other.Addr())
 }
 
 // TestDoctorRedlock examines sound nodes, and nodes that lack something.

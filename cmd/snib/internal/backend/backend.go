@@ -52,9 +52,9 @@ type location struct {
 	// is none.
 	openMarks func() (*sql.DB, fence.Dialect, error)
 
-	transport *transport // nil if there is no server
-	graceOff  bool       // a store in memory grants locks at once after a restart
-	unserved  string     // see urlKind
+	secrets  []string // files that contain passwords and keys; an empty name stands for none
+	graceOff bool     // a store in memory grants locks at once after a restart
+	unserved string   // see urlKind
 }
 
 // Schemes returns the kinds of stores, in the order in which the help shows them.

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/sniblock/snib/redislock"
 	"github.com/sniblock/snib/redislock/redisadmin"
 	"github.com/sniblock/snib/redlock/redlockadmin"
@@ -65,14 +63,10 @@ func TestZooKeeperFindings(t *testing.T) {
 		{"LongSession", func(e *zkadmin.Ensemble, _ []zkServer) { e.Granted = 20 * time.Second }, []string{"note session timeout"}},
 		{"ShortSession", func(_ *zkadmin.Ensemble, all []zkServer) { all[1].conf["minSessionTimeout"] = "3999" }, []string{"unmet minSessionTimeout of b:1"}},
 		{"PatientLeader", func(_ *zkadmin.Ensemble, all []zkServer) { all[1].conf["syncLimit"] = "5" }, []string{"unmet syncLimit of b:1"}},
-		{"Open", func(e *zkadmin.Ensemble, _ []zkServer) { e.ACL = zk.WorldACL(zk.PermDelete) }, []string{"note access"}},
-		{"Readable", func(e *zkadmin.Ensemble, _ []zkServer) { e.ACL = append(e.ACL, zk.WorldACL(zk.PermRead)...) }, nil},
-		{"AccessUnknown", func(e *zkadmin.Ensemble, _ []zkServer) { e.ACL = nil }, []string{"note access"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			e := zkadmin.Ensemble{Asked: 15 * time.Second, Granted: 15 * time.Second,
-				ACL: zk.DigestACL(zk.PermAll, "alice", "horse")}
+			e := zkadmin.Ensemble{Asked: 15 * time.Second, Granted: 15 * time.Second}
 			var all []zkServer
 			for i, mode := range []string{"follower", "follower", "leader"} {
 				conf := map[string]string{"tickTime": "2000", "minSessionTimeout": "4000", "syncLimit": "4"}

@@ -10,6 +10,8 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -85,7 +87,7 @@ func resolvePostgres(rest string) (location, error) {
 	url := canonicalSQL("postgres", c.ConnConfig.User, host, c.ConnConfig.Database)
 	return location{
 		url: url, open: func(ctx context.Context) (driver.Driver, error) { return openPostgres(ctx, url, c) },
-		transport: postgresTransport(u, c.ConnConfig),
+		secrets: u.postgresSecrets(),
 		openMarks: func() (*sql.DB, fence.Dialect, error) {
 			var opts []stdlib.OptionOpenDB
 			if c.BeforeConnect != nil {
@@ -94,6 +96,15 @@ func resolvePostgres(rest string) (location, error) {
 			return stdlib.OpenDB(*c.ConnConfig, opts...), fence.Postgres, nil
 		},
 	}, nil
+}
+
+// postgresSecrets returns the files of libpq's parameters, variables and defaults.
+func (u *sqlURL) postgresSecrets() []string {
+	passfile := cmp.Or(u.parameter("passfile"), os.Getenv("PGPASSFILE"))
+	if home, err := os.UserHomeDir(); passfile == "" && err == nil {
+		passfile = filepath.Join(home, ".pgpass")
+	}
+	return []string{u.passwordFile, passfile, cmp.Or(u.parameter("sslkey"), os.Getenv("PGSSLKEY"))}
 }
 
 // checkPgx reports that pgx can't use a parameter by itself.

@@ -160,12 +160,9 @@ func (k urlKind) resolve(rest string) (location, error) {
 	if err != nil {
 		return location{}, err
 	}
-	var loginAdvice string
-	if k.family&anyRedis != 0 {
-		loginAdvice = "set requirepass, or users with ACL"
-	}
 	open := func(ctx context.Context) (driver.Driver, error) { return k.open(u, ctx) }
-	return location{url: u.String(), open: open, transport: u.newTransport(loginAdvice), unserved: k.unserved}, nil
+	secrets := []string{u.passwordFile, u.sentinelPasswordFile, u.tokenFile, u.key}
+	return location{url: u.String(), open: open, secrets: secrets, unserved: k.unserved}, nil
 }
 
 // baseScheme returns the scheme up to its plus sign.

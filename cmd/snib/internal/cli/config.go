@@ -156,7 +156,7 @@ func (a *app) configFindings() []backend.Finding {
 	if !hasPassword(c.Store) && !slices.ContainsFunc(slices.Collect(maps.Values(c.Stores)), hasPassword) {
 		return nil
 	}
-	if f, open := backend.ExamineSecret(c.path); open {
+	if f, open := backend.ExamineSecret(c.path, "write the password into a file of its own, and name that in password-file"); open {
 		return []backend.Finding{f}
 	}
 	return nil
