@@ -119,7 +119,7 @@ func (a *app) newRootCommand() *cobra.Command {
 	root.PersistentPreRunE = refuseEmptyFlags
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.url, "url", "u", "",
-		"`URL` of the store, or its name in the configuration (default: $"+urlVar+", or else the SQLite file that -v shows)")
+		"`URL` of the store (default: $"+urlVar+", the configuration, or else the SQLite file that -v shows)")
 	a.urlFlag = flags.Lookup("url")
 	if err := root.RegisterFlagCompletionFunc("url", a.completeURL); err != nil {
 		panic(err) // the flag was added just now
