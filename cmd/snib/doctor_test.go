@@ -216,7 +216,7 @@ func TestDoctorRedlock(t *testing.T) {
 	})
 	nodes[2].Must("CONFIG", "SET", "requirepass", "donkey")
 	wantFindings(t, url, "note nodes", "note "+node(2))
-	if out, _ := snib(t, "doctor", url, "-o", "json"); !strings.Contains(out, "its user or password differs") || strings.Contains(out, "donkey") {
+	if out, _ := snib(t, "doctor", url, "-o", "json"); !strings.Contains(out, "give it the user, password and rights") || strings.Contains(out, "donkey") {
 		t.Errorf("of a node with another password: %s", out)
 	}
 	nodes[2].Kill()

@@ -80,19 +80,13 @@ func TestZooKeeperFindings(t *testing.T) {
 
 // TestNodeFinding checks that the advice for a node that denies access is not to start it.
 func TestNodeFinding(t *testing.T) {
-	tests := []struct {
-		err           error
-		value, advice string
-	}{
-		{&redislock.ReplyError{Text: "WRONGPASS invalid username-password pair"}, "refuses the login: ", "its user or password differs"},
-		{&redislock.ReplyError{Text: "NOAUTH Authentication required."}, "refuses the login: ", "asks for a password"},
-		{&redislock.ReplyError{Text: "NOPERM this user has no permissions"}, "refuses the login: ", "rights"},
-		{context.DeadlineExceeded, "unreachable: ", "start it"},
-	}
-	for _, tt := range tests {
-		f := nodeFinding(redlockadmin.NodeStatus{Address: "a:1", Err: tt.err})
-		if f.Verdict != Note || f.Value != tt.value+tt.err.Error() || !strings.Contains(f.Advice, tt.advice) {
-			t.Errorf("of a node that says %q: %+v, want %q and %q", tt.err, f, tt.value, tt.advice)
+	for want, err := range map[string]error{
+		"refuses the login: ": &redislock.ReplyError{Text: "WRONGPASS invalid username-password pair"},
+		"unreachable: ":       context.DeadlineExceeded,
+	} {
+		f := nodeFinding(redlockadmin.NodeStatus{Address: "a:1", Err: err})
+		if starts := strings.HasPrefix(f.Advice, "start it"); f.Verdict != Note || f.Value != want+err.Error() || starts != (want == "unreachable: ") {
+			t.Errorf("of a node that says %q: %+v, want %q", err, f, want)
 		}
 	}
 }
