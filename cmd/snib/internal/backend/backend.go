@@ -81,7 +81,7 @@ type Store struct {
 	location
 }
 
-// The errors of Status, List and Break name the store.
+// The errors of Status, List, Break and Withdraw name the store.
 
 // Status implements [driver.Inspector].
 func (s *Store) Status(ctx context.Context, name string) (driver.Status, error) {
@@ -97,6 +97,11 @@ func (s *Store) List(ctx context.Context, prefix string, yield func(driver.Statu
 // Break implements [driver.Inspector].
 func (s *Store) Break(ctx context.Context, name, id string) error {
 	return withURL(s.URL, s.Driver.Break(ctx, name, id))
+}
+
+// Withdraw implements [driver.Inspector].
+func (s *Store) Withdraw(ctx context.Context, name, id string) error {
+	return withURL(s.URL, s.Driver.Withdraw(ctx, name, id))
 }
 
 // Private reports whether only this process can see the store.
