@@ -317,13 +317,13 @@ func (l *leaksCommand) confirm(ctx context.Context, s *backend.Store, k leak, st
 // confirmForeign is confirm for a key of another library.
 func confirmForeign(k leak, st driver.Status) (leak, bool) {
 	k.status = st
-	if k.hold == nil {
-		return k, true
-	}
-	if len(st.Holders) != 1 || st.Holders[0].Left != driver.NoExpiry || st.Holders[0].ID != k.hold.ID {
+	if len(st.Holders) == 0 || st.Holders[0].Left != driver.NoExpiry ||
+		k.hold != nil && (len(st.Holders) != 1 || st.Holders[0].ID != k.hold.ID) {
 		return k, false
 	}
-	k.hold = &st.Holders[0]
+	if k.hold != nil {
+		k.hold = &st.Holders[0] // the list of keys has less of it
+	}
 	return k, true
 }
 

@@ -89,6 +89,31 @@ func TestLeaksLookTwice(t *testing.T) {
 	}
 }
 
+// TestForeignLooksTwice checks that a key of another library is a leak only if the second look finds
+// it without an end. A hash, or a long string, has no hold that could be broken.
+func TestForeignLooksTwice(t *testing.T) {
+	hash, value := leak{kind: leakForeign}, leak{kind: leakForeign, hold: &driver.Holding{ID: "a", Left: driver.NoExpiry}}
+	tests := []struct {
+		name string
+		leak leak
+		now  []driver.Holding
+		want bool
+	}{
+		{"HashStays", hash, []driver.Holding{{ID: "a", Left: driver.NoExpiry}, {ID: "b", Left: driver.NoExpiry}}, true},
+		{"HashGone", hash, nil, false},
+		{"HashExpires", hash, []driver.Holding{{ID: "a", Left: time.Hour}}, false},
+		{"ValueStays", value, []driver.Holding{{ID: "a", Left: driver.NoExpiry}}, true},
+		{"ValueGone", value, nil, false},
+		{"ValueExpires", value, []driver.Holding{{ID: "a", Left: time.Hour}}, false},
+		{"OtherValue", value, []driver.Holding{{ID: "b", Left: driver.NoExpiry}}, false},
+	}
+	for _, tt := range tests {
+		if _, got := confirmForeign(tt.leak, driver.Status{Holders: tt.now}); got != tt.want {
+			t.Errorf("%s: confirmForeign = %v, want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
 // TestFixGoesOn checks that --fix goes on after a queue that the store does not repair, and after a
 // hold that has changed.
 func TestFixGoesOn(t *testing.T) {
