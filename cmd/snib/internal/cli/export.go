@@ -187,7 +187,7 @@ func (c *storeChecker) searchLeaks(ctx context.Context) {
 	for _, l := range all {
 		found[l.kind]++
 	}
-	for _, kind := range []string{leakEndless, leakDead, leakKept, leakDistant, leakStuck, leakForeign} {
+	for _, kind := range []string{leakEndless, leakDead, leakInherited, leakDistant, leakStuck, leakForeign} {
 		c.found.WithLabelValues(kind).Set(float64(found[kind])) // 0, so that an alert sees the first one as an increase
 	}
 	c.searched.WithLabelValues().SetToCurrentTime()

@@ -20,12 +20,12 @@ import (
 
 // The kinds of leaks, as -o json has them.
 const (
-	leakEndless = "endless" // a hold without an end
-	leakDead    = "dead"    // a hold whose process, on this host, is gone
-	leakKept    = "kept"    // a hold whose process is gone, but which an heir keeps
-	leakDistant = "distant" // a hold with an absurd end
-	leakStuck   = "stuck"   // waiters that nobody serves
-	leakForeign = "foreign" // what another lock library left behind
+	leakEndless   = "endless"   // a hold without an end
+	leakDead      = "dead"      // a hold whose process, on this host, is gone
+	leakInherited = "inherited" // a hold whose process is gone, but which an heir keeps
+	leakDistant   = "distant"   // a hold with an absurd end
+	leakStuck     = "stuck"     // waiters that nobody serves
+	leakForeign   = "foreign"   // what another lock library left behind
 )
 
 const (
@@ -239,7 +239,7 @@ func (l *leaksCommand) leaksOf(ctx context.Context, s *backend.Store, st driver.
 		case h.Left == driver.NoExpiry:
 			k.kind, k.problem = leakEndless, heldBy(h)+", without an end"
 		case h.Inherited:
-			k.kind, k.problem = leakKept, heldBy(h)+"; "+describeEnd(h)
+			k.kind, k.problem = leakInherited, heldBy(h)+"; "+describeEnd(h)
 		case h.Holder.Kind == driver.KindProcess && l.isGone(h.Holder): // others are meant to outlive their processes
 			k.kind, k.problem = leakDead, heldBy(h)+"; that process is gone, and "+leaseEnd(h)
 		case h.Left >= driver.LongestTTL:
@@ -330,7 +330,7 @@ func confirmForeign(k leak, st driver.Status) (leak, bool) {
 // isRepairable reports whether --fix does something about a leak.
 func (l *leaksCommand) isRepairable(k leak) bool {
 	switch k.kind {
-	case leakKept, leakDistant:
+	case leakInherited, leakDistant:
 		return false // a living process may be at work
 	case leakDead:
 		return !k.maybeAlive
@@ -451,7 +451,7 @@ func describeLeaks(found []leak) string {
 		if k.fixed {
 			text += "; freed"
 		}
-		writeTerm(&b, k.kind, text, 10)
+		writeTerm(&b, k.kind, text, 11)
 	}
 	return b.String()
 }
