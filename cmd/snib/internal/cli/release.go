@@ -135,7 +135,9 @@ func (r *releaseCommand) confirmRelease(name string, holds []driver.Holding) err
 // auditBreak logs who broke a hold, unless err says that nothing was done. It has a digest of the
 // id, as the marks of package fence do, because the id itself is enough to release the lock.
 func (a *app) auditBreak(s *backend.Store, name string, h driver.Holding, reason string, err error) {
-	if errors.Is(err, snib.ErrLost) || errors.Is(err, snib.ErrKind) {
+	// Where some nodes of Redlock deny it and some don't answer, the error says unavailable, too.
+	isDenied := backend.Denied(err) && !errors.Is(err, snib.ErrUnavailable)
+	if isDenied || errors.Is(err, snib.ErrLost) || errors.Is(err, snib.ErrKind) {
 		return
 	}
 	attrs := []slog.Attr{
