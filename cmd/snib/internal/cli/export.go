@@ -59,6 +59,7 @@ func (a *app) newExportCommand() *cobra.Command {
 
 // export serves the metrics of s until ctx is done.
 func (e *exportCommand) export(ctx context.Context, s *backend.Store) error {
+	e.err = newBackgroundWriter(e.err)
 	collector, err := metrics.New(metrics.Options{})
 	if err != nil {
 		return err
