@@ -268,14 +268,13 @@ const leaksNotes = `  endless    a hold without an end: somebody removed the exp
 
 const watchExamples = `  snib watch                  all locks
   snib watch jobs/            locks whose names start with jobs/
-  snib watch -x deploy        one lock, ten times a second
   snib watch -o json | jq -c 'select(.event == "lost")'
 `
 
-const watchNotes = `  It reads the store once a second, or ten times with --exact, and then pauses
-  for at least nine times as long as the reading took. It does not see what
-  begins and ends between two readings. A hold that was broken by force counts
-  as released. -o json prints one document per line.
+const watchNotes = `  It reads the store once a second, or less often if that takes long: it then
+  pauses for nine times as long, up to 10 s. It does not see what begins and
+  ends between two readings. A hold that was broken by force counts as released.
+  -o json prints one document per line.
 `
 
 const exportExamples = `  snib export                 serve http://127.0.0.1:9877/metrics
