@@ -66,7 +66,7 @@ func (a *app) doctor(ctx context.Context, s *backend.Store, output string) error
 		return err
 	}
 	err = a.print(output, result{
-		document: func() any { return doctorJSON{"snib.doctor/1", s.URL, toPromises(s.Info()), found} },
+		document: func() any { return doctorJSON{"snib.doctor/1", s.URL, found} },
 		text:     func() string { return describeStore(s, found) },
 	})
 	if err == nil && hasUnmet(found) {
