@@ -203,21 +203,14 @@ func resolve(url string) (location, error) {
 			return s.resolve(rest)
 		}
 	}
-	if port, _, _ := strings.Cut(rest, "/"); port != "" && strings.Trim(port, "0123456789") == "" {
-		return location{}, fmt.Errorf("%w URL: it has no scheme; %s", ErrConfig, suggest(""))
-	}
 	// The message repeats only the scheme: the rest may contain a password.
 	return location{}, fmt.Errorf("%w URL: unknown scheme %q; %s", ErrConfig, name, suggest(""))
 }
 
-// knownScheme returns the scheme that a URL means. Valkey's mean those of Redis, and unix is what
-// Redis' client libraries call a socket.
+// knownScheme returns the scheme that a URL means: Valkey's mean those of Redis.
 func knownScheme(name string) string {
 	if other, ok := strings.CutPrefix(name, "valkey"); ok {
 		return "redis" + other
-	}
-	if name == "unix" {
-		return redisSocket
 	}
 	return name
 }
