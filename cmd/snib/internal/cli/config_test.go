@@ -33,7 +33,8 @@ func TestConfigPage(t *testing.T) {
 	}
 }
 
-// TestPasswords finds the passwords of URLs, which snib hides from ps, and doctor in its configuration.
+// TestPasswords finds the passwords of URLs, which snib hides from ps, and for which doctor looks
+// in the configuration file.
 func TestPasswords(t *testing.T) {
 	tests := []struct{ arg, want string }{
 		{"run", "run"},

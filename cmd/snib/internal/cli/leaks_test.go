@@ -89,8 +89,8 @@ func TestLeaksLookTwice(t *testing.T) {
 	}
 }
 
-// TestForeignLooksTwice checks that a key of another library is a leak only if the second look finds
-// it without an end. A hash, or a long string, has no hold that could be broken.
+// TestForeignLooksTwice checks that a key of another library is a leak only if the second look
+// finds it without an end. A hash, or a long string, has no hold that could be broken.
 func TestForeignLooksTwice(t *testing.T) {
 	hash, value := leak{kind: leakForeign}, leak{kind: leakForeign, hold: &driver.Holding{ID: "a", Left: driver.NoExpiry}}
 	tests := []struct {
