@@ -3,7 +3,6 @@ package backend
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -33,7 +32,7 @@ func TestSecretFindings(t *testing.T) {
 				t.Fatalf("%s: %v", url, err)
 			}
 			got := secretFindings(at.secrets)
-			if len(got) != want || slices.ContainsFunc(got, func(f Finding) bool { return f.Verdict != Unmet || strings.Contains(f.Advice, "horse") }) {
+			if len(got) != want || want == 1 && (got[0].Verdict != Unmet || strings.Contains(got[0].Advice, "horse")) {
 				t.Errorf("%s, mode %#o: findings = %+v, want %d that are unmet", url, mode, got, want)
 			}
 		}
