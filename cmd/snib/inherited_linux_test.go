@@ -40,9 +40,9 @@ func startHeirs(t *testing.T, name string) []int {
 func TestLeaksKeepsWhatHeirsKeep(t *testing.T) {
 	t.Parallel()
 	newStore(t)
-	heirs := startHeirs(t, "kept")
-	wantLeaks(t, "while heirs keep the lock", nil, "kept kept")
-	for _, args := range [][]string{{"leaks"}, {"show", "kept"}} {
+	heirs := startHeirs(t, "job")
+	wantLeaks(t, "while heirs keep the lock", nil, "inherited job")
+	for _, args := range [][]string{{"leaks"}, {"show", "job"}} {
 		out, _ := snib(t, args...)
 		for _, pid := range heirs {
 			if !strings.Contains(strings.Join(strings.Fields(out), " "), fmt.Sprintf("pid %d (sleep)", pid)) {
@@ -57,7 +57,7 @@ func TestLeaksKeepsWhatHeirsKeep(t *testing.T) {
 	if out, code := snib(t, "leaks", "--fix", "--yes"); code != 1 || strings.Contains(out, "freed") {
 		t.Errorf("snib leaks --fix: exit code %d: %s", code, out)
 	}
-	if out, code := snib(t, "run", "-w", "1", "kept", "--", "true"); code != 75 {
+	if out, code := snib(t, "run", "-w", "1", "job", "--", "true"); code != 75 {
 		t.Errorf("exit code %d while heirs of the killed holder live, want 75: %s", code, out)
 	}
 	for _, pid := range heirs {
@@ -65,7 +65,7 @@ func TestLeaksKeepsWhatHeirsKeep(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out, code := snib(t, "run", "-w", "20", "kept", "--", "true"); code != 0 {
+	if out, code := snib(t, "run", "-w", "20", "job", "--", "true"); code != 0 {
 		t.Errorf("exit code %d after the end of the heirs, want 0: %s", code, out)
 	}
 	wantLeaks(t, "after the end of the heirs", nil)
@@ -83,7 +83,7 @@ func wantHeirs(t *testing.T, want []int) {
 	}
 	var shown struct{ Holders []holder }
 	var leaks struct{ Leaks []struct{ Holder holder } }
-	out, _ := snib(t, "show", "kept", "-o", "json")
+	out, _ := snib(t, "show", "job", "-o", "json")
 	out2, _ := snib(t, "leaks", "-o", "json")
 	err, err2 := json.Unmarshal([]byte(out), &shown), json.Unmarshal([]byte(out2), &leaks)
 	if err != nil || err2 != nil || len(shown.Holders) != 1 || len(leaks.Leaks) != 1 {
@@ -110,14 +110,14 @@ func TestInvisibleHeirs(t *testing.T) {
 		t.Skip("only root can be two users")
 	}
 	dir := newStore(t)
-	startHeirs(t, "kept")
+	startHeirs(t, "job")
 	bin := filepath.Join(t.TempDir(), "snib")
 	copyProgram(t, bin)
 	open := func(path string, _ os.FileInfo, err error) error { return errors.Join(err, os.Chmod(path, 0o777)) }
 	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), filepath.Walk(dir, open)); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(bin, "show", "kept")
+	cmd := exec.Command(bin, "show", "job")
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	cmd.Env = append(environ(t), "SNIB_URL=sqlite:"+dir+"/snib/locks.db")

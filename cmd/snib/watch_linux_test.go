@@ -69,7 +69,7 @@ func TestWatch(t *testing.T) {
 	t.Parallel()
 	onSQLiteAndRedis(t, func(t *testing.T, store string) {
 		_, stop := startHolder(t, "deploy")
-		until := startWatch(t, "-x", "deploy")
+		until := startWatch(t, "deploy")
 		held := until("held")
 		wantEvents(t, held, "held")
 		dir := t.TempDir()
@@ -136,7 +136,7 @@ func TestWatchSurvivesAnOutage(t *testing.T) {
 	t.Parallel()
 	node, dir := redisStore(t)
 	log := filepath.Join(dir, "log")
-	start(t, "sh", "-c", `exec snib watch -x deploy -o json >"$0" 2>&1`, log)
+	start(t, "sh", "-c", `exec snib watch deploy -o json >"$0" 2>&1`, log)
 	mustSnib(t, "lock", "deploy", "--ttl", "1h")
 	awaitText(t, log, `"deploy"`)
 	node.Kill()

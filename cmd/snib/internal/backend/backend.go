@@ -52,9 +52,9 @@ type location struct {
 	// is none.
 	openMarks func() (*sql.DB, fence.Dialect, error)
 
-	transport *transport // nil if there is no server
-	graceOff  bool       // a store in memory grants locks at once after a restart
-	unserved  string     // see urlKind
+	secrets  []string // files that contain passwords and keys; an empty name stands for none
+	graceOff bool     // a store in memory grants locks at once after a restart
+	unserved string   // see urlKind
 }
 
 // Schemes returns the kinds of stores, in the order in which the help shows them.
@@ -81,7 +81,7 @@ type Store struct {
 	location
 }
 
-// The errors of Status, List and Break name the store.
+// The errors of Status, List, Break and Withdraw name the store.
 
 // Status implements [driver.Inspector].
 func (s *Store) Status(ctx context.Context, name string) (driver.Status, error) {
@@ -97,6 +97,11 @@ func (s *Store) List(ctx context.Context, prefix string, yield func(driver.Statu
 // Break implements [driver.Inspector].
 func (s *Store) Break(ctx context.Context, name, id string) error {
 	return withURL(s.URL, s.Driver.Break(ctx, name, id))
+}
+
+// Withdraw implements [driver.Inspector].
+func (s *Store) Withdraw(ctx context.Context, name, id string) error {
+	return withURL(s.URL, s.Driver.Withdraw(ctx, name, id))
 }
 
 // Private reports whether only this process can see the store.
@@ -198,21 +203,14 @@ func resolve(url string) (location, error) {
 			return s.resolve(rest)
 		}
 	}
-	if port, _, _ := strings.Cut(rest, "/"); port != "" && strings.Trim(port, "0123456789") == "" {
-		return location{}, fmt.Errorf("%w URL: it has no scheme; %s", ErrConfig, suggest(""))
-	}
 	// The message repeats only the scheme: the rest may contain a password.
 	return location{}, fmt.Errorf("%w URL: unknown scheme %q; %s", ErrConfig, name, suggest(""))
 }
 
-// knownScheme returns the scheme that a URL means. Valkey's mean those of Redis, and unix is what
-// Redis' client libraries call a socket.
+// knownScheme returns the scheme that a URL means: Valkey's mean those of Redis.
 func knownScheme(name string) string {
 	if other, ok := strings.CutPrefix(name, "valkey"); ok {
 		return "redis" + other
-	}
-	if name == "unix" {
-		return redisSocket
 	}
 	return name
 }

@@ -227,7 +227,6 @@ func TestForeignParameters(t *testing.T) {
 		{"valkey://h:1/2?prefix=a", ""},
 		{"valkeys://h", ""},
 		{"valkey+sentinel://h/m", ""},
-		{"unix:///run/redis.sock?db=2", ""},
 		{"redis+unix://h/run/redis.sock", "a socket has none"},
 		{"redis://h?db=2", "parameter db is for Unix sockets"},
 		{"redis://h?session-timeout=2s", "parameter session-timeout is for other stores: ZooKeeper, etcd"},

@@ -69,10 +69,7 @@ func (s *Store) Examine(ctx context.Context) ([]Finding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.URL, err)
 	}
-	if s.transport != nil {
-		all = append(all, s.transport.findings()...)
-	}
-	return all, nil
+	return append(all, secretFindings(s.secrets)...), nil
 }
 
 // How far a server's clock may differ from ours.

@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/sniblock/snib/redislock"
 	"github.com/sniblock/snib/redislock/redisadmin"
 	"github.com/sniblock/snib/redlock/redlockadmin"
@@ -65,14 +63,10 @@ func TestZooKeeperFindings(t *testing.T) {
 		{"LongSession", func(e *zkadmin.Ensemble, _ []zkServer) { e.Granted = 20 * time.Second }, []string{"note session timeout"}},
 		{"ShortSession", func(_ *zkadmin.Ensemble, all []zkServer) { all[1].conf["minSessionTimeout"] = "3999" }, []string{"unmet minSessionTimeout of b:1"}},
 		{"PatientLeader", func(_ *zkadmin.Ensemble, all []zkServer) { all[1].conf["syncLimit"] = "5" }, []string{"unmet syncLimit of b:1"}},
-		{"Open", func(e *zkadmin.Ensemble, _ []zkServer) { e.ACL = zk.WorldACL(zk.PermDelete) }, []string{"note access"}},
-		{"Readable", func(e *zkadmin.Ensemble, _ []zkServer) { e.ACL = append(e.ACL, zk.WorldACL(zk.PermRead)...) }, nil},
-		{"AccessUnknown", func(e *zkadmin.Ensemble, _ []zkServer) { e.ACL = nil }, []string{"note access"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			e := zkadmin.Ensemble{Asked: 15 * time.Second, Granted: 15 * time.Second,
-				ACL: zk.DigestACL(zk.PermAll, "alice", "horse")}
+			e := zkadmin.Ensemble{Asked: 15 * time.Second, Granted: 15 * time.Second}
 			var all []zkServer
 			for i, mode := range []string{"follower", "follower", "leader"} {
 				conf := map[string]string{"tickTime": "2000", "minSessionTimeout": "4000", "syncLimit": "4"}
@@ -86,19 +80,13 @@ func TestZooKeeperFindings(t *testing.T) {
 
 // TestNodeFinding checks that the advice for a node that denies access is not to start it.
 func TestNodeFinding(t *testing.T) {
-	tests := []struct {
-		err           error
-		value, advice string
-	}{
-		{&redislock.ReplyError{Text: "WRONGPASS invalid username-password pair"}, "refuses the login: ", "its user or password differs"},
-		{&redislock.ReplyError{Text: "NOAUTH Authentication required."}, "refuses the login: ", "asks for a password"},
-		{&redislock.ReplyError{Text: "NOPERM this user has no permissions"}, "refuses the login: ", "rights"},
-		{context.DeadlineExceeded, "unreachable: ", "start it"},
-	}
-	for _, tt := range tests {
-		f := nodeFinding(redlockadmin.NodeStatus{Address: "a:1", Err: tt.err})
-		if f.Verdict != Note || f.Value != tt.value+tt.err.Error() || !strings.Contains(f.Advice, tt.advice) {
-			t.Errorf("of a node that says %q: %+v, want %q and %q", tt.err, f, tt.value, tt.advice)
+	for want, err := range map[string]error{
+		"refuses the login: ": &redislock.ReplyError{Text: "WRONGPASS invalid username-password pair"},
+		"unreachable: ":       context.DeadlineExceeded,
+	} {
+		f := nodeFinding(redlockadmin.NodeStatus{Address: "a:1", Err: err})
+		if starts := strings.HasPrefix(f.Advice, "start it"); f.Verdict != Note || f.Value != want+err.Error() || starts != (want == "unreachable: ") {
+			t.Errorf("of a node that says %q: %+v, want %q", err, f, want)
 		}
 	}
 }

@@ -29,26 +29,10 @@ func filePermissions(path string) (Finding, error) {
 		if err != nil {
 			return Finding{}, err
 		}
-		mode, name := info.Mode().Perm(), ""
-		if suffix != "" {
-			name = ", of " + filepath.Base(path) + suffix
-		}
-		for _, class := range []struct {
-			bits fs.FileMode
-			who  string
-		}{{0o060, "g"}, {0o006, "o"}} {
-			switch mode & class.bits {
-			case 0:
-			case class.bits:
-				if class.who == "o" {
-					return Finding{Check: "permissions", Verdict: Unmet, Value: mode.String() + name, Advice: "chmod o-rw: everybody who can write to the file can free each lock in it"}, nil
-				}
-			case class.bits & 0o222:
-				return Finding{Check: "permissions", Verdict: Unmet, Value: mode.String() + name, Advice: "chmod " + class.who + "-w: users of the file must be able to read and write it"}, nil
-			default:
-				return Finding{Check: "permissions", Verdict: Unmet, Value: mode.String() + name, Advice: "chmod " + class.who +
-					"-r: a user who may only read it can block everybody, and sees the ids that free locks"}, nil
-			}
+		mode := info.Mode().Perm()
+		if others := mode & 0o066; others != 0 && others != 0o060 {
+			return Finding{Check: "permissions", Verdict: Unmet, Value: fmt.Sprintf("%v, of %s", mode, filepath.Base(path)+suffix), Advice: "give all its files mode 0600, or 0660 for " +
+				"a group: who may write to one can free each lock, and who may only read one can block everybody, and sees the ids that free locks"}, nil
 		}
 		if suffix == "" {
 			good = Finding{Check: "permissions", Verdict: Good, Value: mode.String()}

@@ -126,21 +126,10 @@ func nodeFinding(n redlockadmin.NodeStatus) Finding {
 	default:
 		f.Verdict, f.Advice = Note, "start it, or check the network between it and this host"
 		if Denied(n.Err) {
-			f.Value, f.Advice = "refuses the login: "+n.Err.Error(), accessAdvice(n.Err)
+			f.Value, f.Advice = "refuses the login: "+n.Err.Error(), "give it the user, password and rights that the other nodes have"
 		}
 	}
 	return f
-}
-
-// accessAdvice says what can be done about a node that denies access.
-func accessAdvice(err error) string {
-	switch text := err.Error(); {
-	case strings.Contains(text, "WRONGPASS"):
-		return "its user or password differs from the URL's: all nodes must have the same"
-	case strings.Contains(text, "NOAUTH"):
-		return "it asks for a password, and the URL has none: see password-file"
-	}
-	return "give the user the rights there that it has on the other nodes"
 }
 
 // nodeSettingFindings judges the settings of a server as a node: its replicas must not replace

@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/sniblock/snib/zklock"
 	"github.com/sniblock/snib/zklock/zkadmin"
@@ -97,7 +94,7 @@ func parseFields(text, between string) map[string]string {
 // zooKeeperFindings judges what locks depend on. mntr knows whether the ensemble is well.
 func zooKeeperFindings(e zkadmin.Ensemble, servers []zkServer) []Finding {
 	all := append([]Finding{ensembleFinding(servers), sessionFinding(e)}, tickFindings(e, servers)...)
-	return append(all, zooKeeperAccessFinding(e.ACL), Finding{
+	return append(all, Finding{
 		Check: "clock", Verdict: Good, Value: "no promise depends on it: sessions count by clocks that nobody sets, and tokens are transaction ids",
 	})
 }
@@ -155,22 +152,4 @@ func tickFindings(e zkadmin.Ensemble, servers []zkServer) []Finding {
 func (s *zkServer) durationSetting(name string, unit time.Duration) time.Duration {
 	n, _ := strconv.ParseInt(s.conf[name], 10, 32)
 	return time.Duration(n) * unit
-}
-
-func zooKeeperAccessFinding(acl []zk.ACL) Finding {
-	if acl == nil {
-		return Finding{Check: "access", Verdict: Note, Value: "not known: this user may not ask", Advice: "getAcl shows it to a user who may ask"}
-	}
-	var open []string
-	for _, a := range acl {
-		if a.Scheme == "world" && a.Perms&(zk.PermDelete|zk.PermWrite|zk.PermCreate|zk.PermAdmin) != 0 {
-			open = append(open, a.ID)
-		}
-	}
-	slices.Sort(open)
-	text := "the users who have taken locks here, by password"
-	if len(open) > 0 {
-		text = "anybody with access to the servers can free each lock"
-	}
-	return newFinding("access", text, len(open) == 0, Note, "give the URL a user and a password, and remove the root of the locks once, or restrict network access to the servers")
 }

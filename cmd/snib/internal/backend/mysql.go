@@ -79,7 +79,7 @@ func resolveMySQL(rest string) (location, error) {
 	name := canonicalSQL("mysql", c.User, c.Addr, c.DBName)
 	return location{
 		url: name, open: func(ctx context.Context) (driver.Driver, error) { return openMySQL(ctx, name, c) },
-		transport: mySQLTransport(split, c),
+		secrets: []string{split.passwordFile, split.taken["ssl-key"]},
 		openMarks: func() (*sql.DB, fence.Dialect, error) {
 			db, err := newMySQLPool(name, c)
 			return db, fence.MySQL, err

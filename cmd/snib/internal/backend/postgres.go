@@ -10,6 +10,8 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -34,7 +36,8 @@ const postgresPingTimeout = time.Second
 // libpqParameters are those that psql accepts and pgx does not know: it would send them to the
 // server, which ends the connection. What has nothing to do with locks is dropped: pgx has no
 // compression, no GSSAPI encryption and its own keep-alive, and the driver notices by itself that
-// a server is silent.
+// a server is silent. What would protect the connection is refused here, and not by the server: a
+// server in the place of the right one would accept it.
 var libpqParameters = map[string]func(string) error{
 	"hostaddr": nil, "fallback_application_name": nil, "keepalives": nil, "keepalives_idle": nil, "keepalives_interval": nil,
 	"keepalives_count": nil, "tcp_user_timeout": nil, "gsslib": nil, "gssdelegation": nil, "load_balance_hosts": nil,
@@ -85,7 +88,7 @@ func resolvePostgres(rest string) (location, error) {
 	url := canonicalSQL("postgres", c.ConnConfig.User, host, c.ConnConfig.Database)
 	return location{
 		url: url, open: func(ctx context.Context) (driver.Driver, error) { return openPostgres(ctx, url, c) },
-		transport: postgresTransport(u, c.ConnConfig),
+		secrets: u.postgresSecrets(),
 		openMarks: func() (*sql.DB, fence.Dialect, error) {
 			var opts []stdlib.OptionOpenDB
 			if c.BeforeConnect != nil {
@@ -94,6 +97,15 @@ func resolvePostgres(rest string) (location, error) {
 			return stdlib.OpenDB(*c.ConnConfig, opts...), fence.Postgres, nil
 		},
 	}, nil
+}
+
+// postgresSecrets returns the files of libpq's parameters, variables and defaults.
+func (u *sqlURL) postgresSecrets() []string {
+	passfile := cmp.Or(u.parameter("passfile"), os.Getenv("PGPASSFILE"))
+	if home, err := os.UserHomeDir(); passfile == "" && err == nil {
+		passfile = filepath.Join(home, ".pgpass")
+	}
+	return []string{u.passwordFile, passfile, cmp.Or(u.parameter("sslkey"), os.Getenv("PGSSLKEY"))}
 }
 
 // checkPgx reports that pgx can't use a parameter by itself.

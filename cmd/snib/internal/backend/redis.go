@@ -7,10 +7,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -67,10 +65,15 @@ func (u *serverURL) options() (o rueidis.ClientOption, err error) {
 	return o, nil
 }
 
-// explain adds, in terms of the URL, what can be done about a Redis that could not be opened.
+// explain adds, in terms of the URL, what can be done about a Redis that could not be opened. If
+// the URL or the server's configuration must be wrong, the error matches ErrConfig.
 func (u *serverURL) explain(err error) error {
-	advice, config := u.advice(err)
-	if advice != "" {
+	says := func(part string) bool { return strings.Contains(err.Error(), part) }
+	isReply := errors.As(err, new(*redislock.ReplyError))
+	config := errors.Is(err, driver.ErrInvalid) || isReply && says("cluster support disabled") ||
+		u.hasMaster && (says("No such master") || isReply && says("unknown command")) ||
+		says("DB index is out of range") || says("without any password configured") || says("not Redis")
+	if advice := u.advice(err); advice != "" {
 		err = fmt.Errorf("%w; %s", err, advice)
 	}
 	if config {
@@ -79,52 +82,22 @@ func (u *serverURL) explain(err error) error {
 	return err
 }
 
-// advice returns what may help, or "". config reports whether the URL or the server's
-// configuration must be wrong.
-func (u *serverURL) advice(err error) (text string, config bool) {
+// advice returns which parameter of the URL may help, or "".
+func (u *serverURL) advice(err error) string {
 	var reply *redislock.ReplyError
-	says := func(part string) bool { return strings.Contains(err.Error(), part) }
-	isReply := errors.As(err, &reply)
-	switch {
-	case errors.Is(err, driver.ErrInvalid) && says("AllowSplitBrain"):
-		return "in the URL that is allow-split-brain=on", true
-	case errors.Is(err, driver.ErrInvalid) && says("DurableAOF"):
-		return "in the URL that is durable=aof", true
-	case errors.Is(err, driver.ErrInvalid):
-		return "", true
-	case u.hasMaster && says("No such master"):
-		return "SENTINEL MASTERS lists the masters", true
-	case u.hasMaster && isReply && says("unknown command"):
-		return "give the port of a Sentinel, usually " + sentinelPort, true
-	case isReply && says("cluster support disabled"):
-		return "did you mean " + u.otherTopology() + "?", true
-	case u.hasMaster && isReply && hasKind(reply.Text, "NOAUTH", "WRONGPASS"):
-		return "the answer is from the Sentinels or from the server: see password-file and sentinel-password-file", false
-	case isReply && hasKind(reply.Text, "NOAUTH"):
-		return "see password-file", false
-	case errors.As(err, new(*tls.CertificateVerificationError)):
-		return "give the authority that signed it with ca=FILE, or the name in it with server-name=NAME", true
-	case u.tls && isDisconnect(err):
-		return "the server may require a client certificate: cert=FILE and key=FILE", false
-	case !u.tls && isDisconnect(err):
-		return "with TLS it is " + u.secure().scheme + "://", false
+	switch isInvalid := errors.Is(err, driver.ErrInvalid); {
+	case isInvalid && strings.Contains(err.Error(), "AllowSplitBrain"):
+		return "in the URL that is allow-split-brain=on"
+	case isInvalid && strings.Contains(err.Error(), "DurableAOF"):
+		return "in the URL that is durable=aof"
+	case !errors.As(err, &reply):
+		return ""
+	case u.hasMaster && hasKind(reply.Text, "NOAUTH", "WRONGPASS"):
+		return "the answer is from the Sentinels or from the server: see password-file and sentinel-password-file"
+	case hasKind(reply.Text, "NOAUTH"):
+		return "see password-file"
 	}
-	return "", says("DB index is out of range") || says("without any password configured") || says("not Redis")
-}
-
-// otherTopology returns the beginning of the URL for a Cluster if u is for a single server,
-// and the other way round.
-func (u *serverURL) otherTopology() string {
-	if u.hasDB {
-		return u.baseScheme() + "+cluster://"
-	}
-	return u.baseScheme() + "://"
-}
-
-// isDisconnect reports whether the server accepted the connection and then closed it.
-func isDisconnect(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) ||
-		errors.Is(err, syscall.EPIPE)
+	return ""
 }
 
 // hasKind reports whether an error of Redis is of one of these kinds. The error of a

@@ -38,21 +38,10 @@ func (u *serverURL) servers() (servers []rueidis.ClientOption, err error) {
 	return servers, nil
 }
 
-// explainNodes adds the URL to err. If the configuration must be wrong, the
-// error matches ErrConfig.
-func (u *serverURL) explainNodes(err error) error {
-	if errors.Is(err, driver.ErrInvalid) {
-		return fmt.Errorf("%w: %w", ErrConfig, withURL(u.String(), err))
-	}
-	return withURL(u.String(), err)
-}
-
 // Redlock is the set of nodes that a URL names, for their operator.
 type Redlock struct {
 	URL string // canonical, without secrets
 	redlockadmin.Admin
-
-	url *serverURL
 }
 
 // Nodes returns the nodes of a URL of Redlock. It contacts none of them.
@@ -70,7 +59,7 @@ func Nodes(url string) (*Redlock, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Redlock{URL: u.String(), url: u, Admin: redlock.Admin(servers, u.redlock...)}, nil
+	return &Redlock{URL: u.String(), Admin: redlock.Admin(servers, u.redlock...)}, nil
 }
 
 // Reach reports a problem that waiting does not solve: a node denies access, or
@@ -92,5 +81,11 @@ func (r *Redlock) Reach(ctx context.Context) error {
 	return r.Explain(err)
 }
 
-// Explain adds the URL to an error about the nodes.
-func (r *Redlock) Explain(err error) error { return r.url.explainNodes(err) }
+// Explain adds the URL to an error about the nodes. If the configuration must be wrong, the error
+// matches ErrConfig.
+func (r *Redlock) Explain(err error) error {
+	if errors.Is(err, driver.ErrInvalid) {
+		return fmt.Errorf("%w: %w", ErrConfig, withURL(r.URL, err))
+	}
+	return withURL(r.URL, err)
+}

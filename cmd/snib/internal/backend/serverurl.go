@@ -44,10 +44,7 @@ type urlKind struct {
 	open func(*serverURL, context.Context) (driver.Driver, error)
 }
 
-const (
-	redisPort    = "6379"
-	sentinelPort = "26379"
-)
+const redisPort = "6379"
 
 // serverKinds returns the kinds of servers, without their variants with TLS, in the order in which
 // the help shows them.
@@ -64,7 +61,7 @@ func serverKinds() []urlKind {
 		{
 			scheme: "redis+sentinel", syntax: "redis+sentinel://[USER:PASSWORD@]HOST[:PORT],.../MASTER[/DB]",
 			doc:    "the Redis that these Sentinels call MASTER; rediss+sentinel:// is with TLS",
-			family: redisFamily, port: sentinelPort, manyHosts: true, hasMaster: true, hasDB: true, open: (*serverURL).openRedis,
+			family: redisFamily, port: "26379", manyHosts: true, hasMaster: true, hasDB: true, open: (*serverURL).openRedis,
 		},
 		{
 			scheme: "redis+cluster", syntax: "redis+cluster://[USER:PASSWORD@]HOST[:PORT],...",
@@ -160,12 +157,9 @@ func (k urlKind) resolve(rest string) (location, error) {
 	if err != nil {
 		return location{}, err
 	}
-	var loginAdvice string
-	if k.family&anyRedis != 0 {
-		loginAdvice = "set requirepass, or users with ACL"
-	}
 	open := func(ctx context.Context) (driver.Driver, error) { return k.open(u, ctx) }
-	return location{url: u.String(), open: open, transport: u.newTransport(loginAdvice), unserved: k.unserved}, nil
+	secrets := []string{u.passwordFile, u.sentinelPasswordFile, u.tokenFile, u.key}
+	return location{url: u.String(), open: open, secrets: secrets, unserved: k.unserved}, nil
 }
 
 // baseScheme returns the scheme up to its plus sign.

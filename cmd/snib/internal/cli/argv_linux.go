@@ -37,30 +37,3 @@ func hideSecrets(args []string) []string {
 
 // idFlag is the flag whose value is an id.
 const idFlag = "--id"
-
-// findPasswords returns the begin and the end of each password in an argument that is or
-// contains a URL, valid or not.
-func findPasswords(arg string) [][2]int {
-	const parameter = "password="
-	var all [][2]int
-	_, rest, isURL := strings.Cut(arg, "://")
-	if !isURL {
-		return nil
-	}
-	begin := len(arg) - len(rest)
-	if colon, at := strings.Index(rest, ":"), strings.LastIndex(rest, "@"); colon >= 0 && colon < at {
-		all = append(all, [2]int{begin + colon + 1, begin + at})
-	}
-	for from := begin; ; {
-		i := strings.Index(arg[from:], parameter)
-		if i < 0 {
-			return all
-		}
-		from += i + len(parameter)
-		end := len(arg)
-		if i := strings.Index(arg[from:], "&"); i >= 0 {
-			end = from + i
-		}
-		all = append(all, [2]int{from, end})
-	}
-}

@@ -95,7 +95,7 @@ func (a *app) newRootCommand() *cobra.Command {
 		Example:            rootExamples,
 		SilenceErrors:      true,
 		SilenceUsage:       true,
-		DisableSuggestions: true, // unknownCommand prints its own, on one line
+		DisableSuggestions: true, // they are on lines of their own
 		Args:               a.unknownCommand,
 	}
 	version := root.Flags().BoolP("version", "V", false, "print the version of this program")
@@ -119,7 +119,7 @@ func (a *app) newRootCommand() *cobra.Command {
 	root.PersistentPreRunE = refuseEmptyFlags
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.url, "url", "u", "",
-		"`URL` of the store, or its name in the configuration (default: $"+urlVar+", or else the SQLite file that -v shows)")
+		"`URL` of the store (default: $"+urlVar+", the configuration, or else the SQLite file that -v shows)")
 	a.urlFlag = flags.Lookup("url")
 	if err := root.RegisterFlagCompletionFunc("url", a.completeURL); err != nil {
 		panic(err) // the flag was added just now
@@ -151,14 +151,10 @@ func refuseEmptyFlags(cmd *cobra.Command, _ []string) (err error) {
 	return err
 }
 
-// unknownCommand reports an unknown subcommand, with similar names if there are any.
+// unknownCommand reports an unknown subcommand.
 func (a *app) unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
-	}
-	cmd.SuggestionsMinimumDistance = 2
-	if like := cmd.SuggestionsFor(args[0]); len(like) > 0 {
-		return usagef("there is no command %q; did you mean %s?", args[0], strings.Join(like, " or "))
 	}
 	return usagef("there is no command %q; see snib help", args[0])
 }

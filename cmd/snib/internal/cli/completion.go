@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"maps"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -64,11 +62,6 @@ func (a *app) completeName(_ *cobra.Command, args []string, prefix string) ([]st
 // completeURL completes the schemes of URLs.
 func (a *app) completeURL(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	var schemes []string
-	if c, err := a.loadConfig(); err == nil {
-		for _, name := range slices.Sorted(maps.Keys(c.Stores)) {
-			schemes = append(schemes, cobra.CompletionWithDesc(name, "a store of "+c.path))
-		}
-	}
 	for _, s := range backend.Schemes() {
 		schemes = append(schemes, cobra.CompletionWithDesc(s.Prefix(), s.Doc))
 	}

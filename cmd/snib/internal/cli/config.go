@@ -4,11 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
-	"maps"
-	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -27,8 +24,7 @@ const systemConfig = "/etc/snib/config.toml"
 type config struct {
 	path string // "" if there is no file
 
-	Store  string            `toml:"store"`  // of a command that names none: a name in Stores, or a URL
-	Stores map[string]string `toml:"stores"` // URLs by names
+	Store string `toml:"store"` // the URL for a command that names none
 	// The default file is no store: a host whose variable was lost must not have a lock of its own.
 	StoreRequired bool `toml:"store-required"`
 }
@@ -67,10 +63,9 @@ func (a *app) loadConfig() (*config, error) {
 		return nil, failf(exitConfig, "%s: %v", path, err)
 	case len(unknown) > 0:
 		return nil, failf(exitConfig, "%s: there is no setting %s", path, unknown[0])
+	case c.Store != "" && !strings.Contains(c.Store, ":"): // it may be a password
+		return nil, failf(exitConfig, "%s: store is no URL; see snib help stores", path)
 	default:
-		if err := c.check(); err != nil {
-			return nil, err
-		}
 		a.verbosef("configuration %s", path)
 	}
 	if !c.StoreRequired && path != systemConfig && path != "" {
@@ -92,28 +87,6 @@ func decodeFile(path string, c *config) (unknown []toml.Key, err error) {
 	}
 	meta, err := toml.Decode(string(text), c)
 	return meta.Undecoded(), err
-}
-
-// check reports values that can't be right.
-func (c *config) check() error {
-	for name, store := range c.Stores {
-		if name == "" || strings.ContainsAny(name, ":/ ") {
-			return failf(exitConfig, "%s: stores: %q is no name of a store: it is empty, or has a colon, a slash or a space", c.path, name)
-		}
-		if !strings.Contains(store, ":") {
-			return failf(exitConfig, "%s: stores: %s is no URL; see snib help", c.path, name)
-		}
-	}
-	if c.Store != "" && !strings.Contains(c.Store, ":") && c.Stores[c.Store] == "" {
-		return failf(exitConfig, "%s: store: %s", c.path, c.noStore(c.Store))
-	}
-	return nil
-}
-
-// noStore says that there is no store of that name.
-func (c *config) noStore(name string) string {
-	names := slices.Sorted(maps.Keys(c.Stores))
-	return "there is no store " + printable(name) + "; there are " + strings.Join(names, ", ")
 }
 
 // errEmptyURL is the error for a URL that is empty, as that of a variable which was lost. It does
@@ -141,32 +114,45 @@ func (a *app) storeURL(given string) (string, error) {
 	if store == "" && c.StoreRequired {
 		return "", failf(exitConfig, "no store was named, and store-required in the configuration forbids the default file: give --url, or set $%s", urlVar)
 	}
-	if store == "" || strings.Contains(store, ":") || len(c.Stores) == 0 {
-		return store, nil
-	}
-	if named, ok := c.Stores[store]; ok {
-		return named, nil
-	}
-	return "", failf(exitConfig, "%s: %s", c.path, c.noStore(store))
+	return store, nil
 }
 
-// configFindings judges who may read the configuration file, if a URL in it has a password.
+// configFindings judges who may read the configuration file, if the URL in it has a password.
 func (a *app) configFindings() []backend.Finding {
 	c := a.config
-	if !hasPassword(c.Store) && !slices.ContainsFunc(slices.Collect(maps.Values(c.Stores)), hasPassword) {
+	if len(findPasswords(c.Store)) == 0 {
 		return nil
 	}
-	if f, open := backend.ExamineSecret(c.path); open {
+	const remedy = "write the password into a file of its own, and name that in password-file"
+	if f, open := backend.ExamineSecret(c.path, remedy); open {
 		return []backend.Finding{f}
 	}
 	return nil
 }
 
-func hasPassword(store string) bool {
-	u, err := url.Parse(store)
-	if err != nil {
-		return false
+// findPasswords returns the begin and the end of each password in an argument that is or
+// contains a URL, valid or not.
+func findPasswords(arg string) [][2]int {
+	const parameter = "password="
+	var all [][2]int
+	_, rest, isURL := strings.Cut(arg, "://")
+	if !isURL {
+		return nil
 	}
-	_, has := u.User.Password()
-	return has
+	begin := len(arg) - len(rest)
+	if colon, at := strings.Index(rest, ":"), strings.LastIndex(rest, "@"); colon >= 0 && colon < at {
+		all = append(all, [2]int{begin + colon + 1, begin + at})
+	}
+	for from := begin; ; {
+		i := strings.Index(arg[from:], parameter)
+		if i < 0 {
+			return all
+		}
+		from += i + len(parameter)
+		end := len(arg)
+		if i := strings.Index(arg[from:], "&"); i >= 0 {
+			end = from + i
+		}
+		all = append(all, [2]int{from, end})
+	}
 }

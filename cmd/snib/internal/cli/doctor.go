@@ -61,53 +61,45 @@ func (a *app) setStoreURL(args []string) error {
 }
 
 func (a *app) doctor(ctx context.Context, s *backend.Store, output string) error {
-	found, failed, err := diagnose(ctx, s, a.configFindings())
+	found, err := diagnose(ctx, s, a.configFindings())
 	if err != nil {
 		return err
 	}
 	err = a.print(output, result{
-		document: func() any { return doctorJSON{"snib.doctor/1", s.URL, toPromises(s.Info()), found} },
+		document: func() any { return doctorJSON{"snib.doctor/1", s.URL, found} },
 		text:     func() string { return describeStore(s, found) },
 	})
-	switch {
-	case err != nil:
-		return err
-	case failed != nil && tellsMore(failed):
-		return fmt.Errorf("%s: %w", s.URL, failed)
-	case hasUnmet(found):
+	if err == nil && hasUnmet(found) {
 		return silentExit(exitFound)
 	}
-	return nil
+	return err
 }
 
-// diagnose returns all findings about a store, with those that are given. Failed is why no lock
-// could be taken. If the findings can't explain that, it is the error.
-func diagnose(ctx context.Context, s *backend.Store,
-	more []backend.Finding) (found []backend.Finding, failed, err error) {
-	found, err = s.Examine(ctx)
+// diagnose returns all findings about a store, with those that are given. That no lock could be
+// taken is an error, unless a finding may explain it.
+func diagnose(ctx context.Context, s *backend.Store, more []backend.Finding) ([]backend.Finding, error) {
+	found, err := s.Examine(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	found = append(found, more...)
-	var trial []backend.Finding
-	if slices.ContainsFunc(found, backend.Finding.RunsForeignCode) {
-		trial = []backend.Finding{{Check: "lock", Verdict: backend.Note, Value: "not tried: it would run code of the table's owner with your rights"}}
-	} else {
-		trial, failed = tryLock(ctx, s)
+	trial := backend.Finding{Check: "lock", Verdict: backend.Note, Value: "not tried: it would run code of the table's owner with your rights"}
+	if !slices.ContainsFunc(found, backend.Finding.RunsForeignCode) {
+		trial, err = tryLock(ctx, s)
 	}
 	switch {
-	case failed != nil && !hasUnmet(found):
-		return nil, failed, fmt.Errorf("%s: %w", s.URL, failed)
-	case failed != nil: // the findings may explain it
-		trial = []backend.Finding{{Check: "lock", Verdict: backend.Unmet, Value: message(failed), Advice: "fix the findings above, and run snib doctor again"}}
+	case err != nil && !hasUnmet(found):
+		return nil, fmt.Errorf("%s: %w", s.URL, err)
+	case err != nil:
+		trial = backend.Finding{Check: "lock", Verdict: backend.Unmet, Value: message(err), Advice: "fix the findings above, and run snib doctor again"}
 	}
-	found = append(found, trial...)
+	found = append(found, trial)
 	for _, w := range s.Info().Unmet {
 		if !slices.ContainsFunc(found, func(f backend.Finding) bool { return f.Tells(w) }) {
 			found = append(found, backend.Finding{Check: "driver", Verdict: backend.Unmet, Value: w})
 		}
 	}
-	return found, failed, nil
+	return found, nil
 }
 
 // hasUnmet reports whether a finding is Unmet.
@@ -115,22 +107,9 @@ func hasUnmet(found []backend.Finding) bool {
 	return slices.ContainsFunc(found, func(f backend.Finding) bool { return f.Verdict == backend.Unmet })
 }
 
-// tellsMore reports whether the exit code for failed, the error with which no lock could be
-// taken, tells scripts more than that something was found: access was denied, or the store is
-// unreachable, whatever else is wrong with it.
-func tellsMore(failed error) bool {
-	switch exitCode(failed) {
-	case exitNotAllowed:
-		return true
-	case exitUnavailable: // or an answer that has no exit code of its own
-		return !backend.Answered(failed)
-	}
-	return false
-}
-
 // tryLock acquires, renews and releases a lock of its own, twice. If the store withholds locks
 // for a while, that is a finding. If the store can't be used, that is an error.
-func tryLock(ctx context.Context, s *backend.Store) ([]backend.Finding, error) {
+func tryLock(ctx context.Context, s *backend.Store) (backend.Finding, error) {
 	host, _ := os.Hostname() // only people read it
 	req := driver.Request{
 		Name: "snib-doctor/" + rand.Text(), NoWait: true, TTL: max(10*time.Second, s.Info().MinTTL),
@@ -142,28 +121,28 @@ func tryLock(ctx context.Context, s *backend.Store) ([]backend.Finding, error) {
 		req.ID = rand.Text()
 		lease, err := s.Acquire(ctx, req)
 		if left, ok := backend.Grace(err); ok {
-			return []backend.Finding{{Check: "lock", Verdict: backend.Note, Value: withheldText(left), Advice: "try again then"}}, nil
+			return backend.Finding{Check: "lock", Verdict: backend.Note, Value: withheldText(left), Advice: "try again then"}, nil
 		}
 		if err != nil {
-			return nil, err
+			return backend.Finding{}, err
 		}
 		renewed := s.Renew(ctx, []driver.Lease{lease})[0].Err
 		if err := errors.Join(renewed, lease.Release(ctx)); err != nil {
-			return nil, err
+			return backend.Finding{}, err
 		}
 		token := lease.Grant().Token
 		if s.Info().Fencing > driver.FencingNone && token <= last {
-			return []backend.Finding{{
+			return backend.Finding{
 				Check: "tokens", Verdict: backend.Unmet, Value: fmt.Sprintf("token %d was granted after %d", token, last),
 				Advice: "report it: this is a bug in snib, or the store loses its memory",
-			}}, nil
+			}, nil
 		}
 		last = token
 	}
-	return []backend.Finding{{
+	return backend.Finding{
 		Check: "lock", Verdict: backend.Good,
 		Value: fmt.Sprintf("taken, renewed and freed twice in %v; tokens grow", time.Since(began).Round(10*time.Microsecond)),
-	}}, nil
+	}, nil
 }
 
 // describeStore returns what was found in a store, and what it promises, for people.

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"slices"
-
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/driver"
 )
@@ -56,9 +54,8 @@ type countJSON struct {
 }
 
 type doctorJSON struct {
-	Schema string `json:"schema"`
-	Store  string `json:"store"` // the URL of the store, without secrets
-	promisesJSON
+	Schema string            `json:"schema"`
+	Store  string            `json:"store"`  // the URL of the store, without secrets
 	Checks []backend.Finding `json:"checks"` // what was found
 }
 
@@ -122,18 +119,6 @@ type leakJSON struct {
 	Fixed   bool        `json:"fixed"`             // whether `--fix` freed it
 }
 
-type promisesJSON struct {
-	Backend     string   `json:"backend"`           // the kind of store
-	Tenure      string   `json:"tenure"`            // what ends the grant of a dead holder: `lease` or `session`
-	Fencing     string   `json:"fencing"`           // the strength of tokens: `none`, `clock` or `durable`
-	Fairness    string   `json:"fairness"`          // whether waiters are served in order: `always` or `never`
-	Shared      bool     `json:"shared"`            // whether locks can be shared
-	Slots       bool     `json:"slots"`             // whether there are semaphores
-	MinTTL      float64  `json:"min_ttl,omitempty"` // the shortest TTL, if there is a minimum
-	MaxTTL      float64  `json:"max_ttl,omitempty"` // the longest TTL, if there is a maximum
-	Assumptions []string `json:"assumptions"`       // the conditions of the promises
-}
-
 func toLock(st driver.Status) lockJSON {
 	return lockJSON{st.Name, mode(st), st.Slots, convert(st.Holders, toHolder), convert(st.Waiters, toWaiter)}
 }
@@ -159,14 +144,6 @@ func idDigest(h driver.Holding) string {
 
 func toWaiter(w driver.Waiting) waiterJSON {
 	return waiterJSON{driver.Digest(w.ID), w.Shared, processJSON(w.Holder), seconds(w.Waited)}
-}
-
-func toPromises(i driver.Info) promisesJSON {
-	return promisesJSON{
-		i.Backend, i.Tenure.String(), i.Fencing.String(), i.Fairness.String(), i.Shared, i.Slots, seconds(i.MinTTL),
-		seconds(i.MaxTTL),
-		slices.Concat([]string{}, i.Assumptions),
-	}
 }
 
 // convert returns the results of to for all. It never returns nil, which JSON has as null.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,10 +13,15 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/memlock"
+	"github.com/sniblock/snib/redislock"
+	"github.com/sniblock/snib/remotelock/wire"
 )
 
 // hostile is a text with which a store may attack a terminal, a log, or its reader.
@@ -121,8 +127,12 @@ func TestUnavailableIsNotBusy(t *testing.T) {
 
 // TestRefusedBreakIsNoBreak checks that the audit log has breaks, and those that may have happened.
 func TestRefusedBreakIsNoBreak(t *testing.T) {
+	denied := &redislock.ReplyError{Text: "NOPERM this user has no permissions"}
 	for err, want := range map[error]string{
 		nil: "broken", snib.ErrUnavailable: "unknown", snib.ErrLost: "", fmt.Errorf("%w: a hash", snib.ErrKind): "",
+		denied: "", &pgconn.PgError{Code: "42501"}: "", &mysql.MySQLError{Number: 1142}: "",
+		&wire.Problem{Status: http.StatusForbidden}:       "",
+		fmt.Errorf("%w: %w", snib.ErrUnavailable, denied): "unknown", // some nodes of Redlock, but no majority
 	} {
 		var log bytes.Buffer
 		a := &app{err: &log}

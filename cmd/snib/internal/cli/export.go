@@ -59,6 +59,7 @@ func (a *app) newExportCommand() *cobra.Command {
 
 // export serves the metrics of s until ctx is done.
 func (e *exportCommand) export(ctx context.Context, s *backend.Store) error {
+	e.err = newBackgroundWriter(e.err)
 	collector, err := metrics.New(metrics.Options{})
 	if err != nil {
 		return err
@@ -187,7 +188,7 @@ func (c *storeChecker) searchLeaks(ctx context.Context) {
 	for _, l := range all {
 		found[l.kind]++
 	}
-	for _, kind := range []string{leakEndless, leakDead, leakKept, leakDistant, leakStuck, leakForeign} {
+	for _, kind := range []string{leakEndless, leakDead, leakInherited, leakDistant, leakStuck, leakForeign} {
 		c.found.WithLabelValues(kind).Set(float64(found[kind])) // 0, so that an alert sees the first one as an increase
 	}
 	c.searched.WithLabelValues().SetToCurrentTime()

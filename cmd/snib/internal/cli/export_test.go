@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,13 +54,14 @@ func scrape(url string) (text string, samples map[string]float64, err error) {
 	return string(body), samples, nil
 }
 
-// startExport runs snib export, and returns the URL of its metrics, and a function that ends it.
+// startExport runs snib export, whose standard error nobody reads after the first line. It returns
+// the URL of its metrics, and a function that ends it.
 func startExport(t *testing.T, s *backend.Store) (url string, stop func()) {
 	t.Helper()
 	r, w := io.Pipe()
 	e := &exportCommand{
 		app: &app{out: io.Discard, err: w}, listen: "127.0.0.1:0",
-		every: &duration{value: time.Second}, searchEvery: &duration{value: time.Minute},
+		every: &duration{value: time.Second}, searchEvery: &duration{value: time.Second},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -68,7 +70,6 @@ func startExport(t *testing.T, s *backend.Store) (url string, stop func()) {
 		w.Close()
 	}()
 	line, err := bufio.NewReader(r).ReadString('\n')
-	go io.Copy(io.Discard, r) // until the command ends
 	m := regexp.MustCompile(`^snib: serving (http://\S+) for `).FindStringSubmatch(line)
 	if m == nil {
 		t.Fatalf("it says %q, %v", line, err)
@@ -81,11 +82,12 @@ func startExport(t *testing.T, s *backend.Store) (url string, stop func()) {
 	}
 }
 
-// TestExport scrapes the metrics of a store with a holder, a waiter and a leak, and has promtool
-// check them.
+// TestExport scrapes the metrics of a store with a holder, a waiter and a leak, which could not be
+// searched at first, and has promtool check them.
 func TestExport(t *testing.T) {
-	store := memlock.New()
-	leaked := findingsStore{store, []driver.Status{
+	var failures atomic.Int32
+	failures.Store(1)
+	leaked := findingsStore{memlock.New(), &failures, []driver.Status{
 		{Name: "job/1", Holders: []driver.Holding{{ID: "o", Token: 1, Left: driver.NoExpiry}}, Waiters: []driver.Waiting{{Waited: time.Minute}}},
 		{Name: "job/2", Holders: []driver.Holding{{ID: "p", Token: 2, Left: time.Minute}}},
 	}}
@@ -123,10 +125,11 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// A findingsStore has locks that it lists.
+// A findingsStore has locks that it lists. It fails a number of times to say more of one.
 type findingsStore struct {
 	*memlock.Driver
-	locks []driver.Status
+	failures *atomic.Int32
+	locks    []driver.Status
 }
 
 func (f findingsStore) List(_ context.Context, _ string, yield func(driver.Status) bool) error {
@@ -139,6 +142,9 @@ func (f findingsStore) List(_ context.Context, _ string, yield func(driver.Statu
 }
 
 func (f findingsStore) Status(_ context.Context, name string) (driver.Status, error) {
+	if f.failures.Add(-1) >= 0 {
+		return driver.Status{}, errHalf
+	}
 	for _, st := range f.locks {
 		if st.Name == name {
 			return st, nil

@@ -244,15 +244,15 @@ const leaksExamples = `  snib leaks                  exit 1 if there are any
   snib leaks -o json          for programs
 `
 
-const leaksNotes = `  endless  a hold without an end: somebody removed the expiry of its key
-  dead     a hold of a process of this host that does not exist any more
-  kept     a hold whose holder is gone, but processes that it started keep the
-           lock until they end (SQLite); --fix leaves it alone
-  distant  a hold that ends in 366 days or later; --fix leaves it alone
-  stuck    waiters behind the entry of a dead waiter, or for a lock that nobody
-           holds
-  foreign  a key in Redis that another lock library left, and that will never
-           end; with a PREFIX, any string and any hash without an end
+const leaksNotes = `  endless    a hold without an end: somebody removed the expiry of its key
+  dead       a hold of a process of this host that does not exist any more
+  inherited  a hold whose holder is gone, but processes that it started keep the
+             lock until they end (SQLite); --fix leaves it alone
+  distant    a hold that ends in 366 days or later; --fix leaves it alone
+  stuck      waiters behind the entry of a dead waiter, or for a lock that
+             nobody holds
+  foreign    a key in Redis that another lock library left, and that will never
+             end; with a PREFIX, any string and any hash without an end
 
   A leak is reported only if it was seen twice, a second apart. Processes are
   looked up on this host only: run it on each host, as a user who may see all
@@ -269,14 +269,13 @@ const leaksNotes = `  endless  a hold without an end: somebody removed the expir
 
 const watchExamples = `  snib watch                  all locks
   snib watch jobs/            locks whose names start with jobs/
-  snib watch -x deploy        one lock, ten times a second
   snib watch -o json | jq -c 'select(.event == "lost")'
 `
 
-const watchNotes = `  It reads the store once a second, or ten times with --exact, and then pauses
-  for at least nine times as long as the reading took. It does not see what
-  begins and ends between two readings. A hold that was broken by force counts
-  as released. -o json prints one document per line.
+const watchNotes = `  It reads the store once a second, or less often if that takes long: it then
+  pauses for nine times as long, up to 10 s. It does not see what begins and
+  ends between two readings. A hold that was broken by force counts as released.
+  -o json prints one document per line.
 `
 
 const exportExamples = `  snib export                 serve http://127.0.0.1:9877/metrics
@@ -314,8 +313,8 @@ const serveNotes = `  It runs until it gets INT or TERM. It keeps no locks itsel
   read the policy and the certificates again, and open the audit log again.
 
   In ZooKeeper and etcd, a lock ends with the session of the process that took
-  it, so they can't be served. In Redis there is no place for the marks of
-  /v1/fence; a service of a database guards any resource.
+  it, so they can't be served. Memory, Redis and Redlock have no place for the
+  marks of /v1/fence; a service of a database guards any resource.
 `
 
 const doctorExamples = `  snib doctor                 the store of --url or $SNIB_URL
@@ -327,8 +326,9 @@ const doctorNotes = `  ok     the check found nothing wrong
   note   worth knowing; no promise is broken
   unmet  an assumption of a promise is not met: the exit code is 1
 
-  It takes, renews and frees a lock of its own, and makes the store's file or
-  table if there is none, as snib run does.
+  It takes, renews and frees a lock of its own, unless the table in PostgreSQL
+  has triggers. It makes the store's file or table if there is none, as snib run
+  does.
 `
 
 const completionExamples = `  source <(snib completion bash)      # with the package bash-completion

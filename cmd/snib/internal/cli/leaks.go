@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -21,12 +20,12 @@ import (
 
 // The kinds of leaks, as -o json has them.
 const (
-	leakEndless = "endless" // a hold without an end
-	leakDead    = "dead"    // a hold whose process, on this host, is gone
-	leakKept    = "kept"    // a hold whose process is gone, but which an heir keeps
-	leakDistant = "distant" // a hold with an absurd end
-	leakStuck   = "stuck"   // waiters that nobody serves
-	leakForeign = "foreign" // what another lock library left behind
+	leakEndless   = "endless"   // a hold without an end
+	leakDead      = "dead"      // a hold whose process, on this host, is gone
+	leakInherited = "inherited" // a hold whose process is gone, but which an heir keeps
+	leakDistant   = "distant"   // a hold with an absurd end
+	leakStuck     = "stuck"     // waiters that nobody serves
+	leakForeign   = "foreign"   // what another lock library left behind
 )
 
 const (
@@ -240,7 +239,7 @@ func (l *leaksCommand) leaksOf(ctx context.Context, s *backend.Store, st driver.
 		case h.Left == driver.NoExpiry:
 			k.kind, k.problem = leakEndless, heldBy(h)+", without an end"
 		case h.Inherited:
-			k.kind, k.problem = leakKept, heldBy(h)+"; "+describeEnd(h)
+			k.kind, k.problem = leakInherited, heldBy(h)+"; "+describeEnd(h)
 		case h.Holder.Kind == driver.KindProcess && l.isGone(h.Holder): // others are meant to outlive their processes
 			k.kind, k.problem = leakDead, heldBy(h)+"; that process is gone, and "+leaseEnd(h)
 		case h.Left >= driver.LongestTTL:
@@ -318,20 +317,20 @@ func (l *leaksCommand) confirm(ctx context.Context, s *backend.Store, k leak, st
 // confirmForeign is confirm for a key of another library.
 func confirmForeign(k leak, st driver.Status) (leak, bool) {
 	k.status = st
-	if k.hold == nil {
-		return k, true
-	}
-	if len(st.Holders) != 1 || st.Holders[0].Left != driver.NoExpiry || st.Holders[0].ID != k.hold.ID {
+	if len(st.Holders) == 0 || st.Holders[0].Left != driver.NoExpiry ||
+		k.hold != nil && (len(st.Holders) != 1 || st.Holders[0].ID != k.hold.ID) {
 		return k, false
 	}
-	k.hold = &st.Holders[0]
+	if k.hold != nil {
+		k.hold = &st.Holders[0] // the list of keys has less of it
+	}
 	return k, true
 }
 
 // isRepairable reports whether --fix does something about a leak.
 func (l *leaksCommand) isRepairable(k leak) bool {
 	switch k.kind {
-	case leakKept, leakDistant:
+	case leakInherited, leakDistant:
 		return false // a living process may be at work
 	case leakDead:
 		return !k.maybeAlive
@@ -366,8 +365,8 @@ func (l *leaksCommand) repair(ctx context.Context, s *backend.Store, found []lea
 		switch err := l.repairOne(ctx, s, k); {
 		case err == nil:
 			found[i].fixed = true
-		case errors.Is(err, snib.ErrHeld):
-			found[i].problem += "; they are served when the present hold ends"
+		case errors.Is(err, errors.ErrUnsupported):
+			found[i].problem += "; it was left alone, because the store or the lock service ends that by itself"
 		case errors.Is(err, snib.ErrLost):
 			found[i].problem += "; it changed in the meantime, and was left alone"
 		default:
@@ -377,11 +376,13 @@ func (l *leaksCommand) repair(ctx context.Context, s *backend.Store, found []lea
 	return nil
 }
 
-// repairOne frees what a leak keeps. It returns ErrLost if the hold has changed since it was
-// found, and ErrHeld if the queue can't move before the present hold ends.
+// repairOne frees what a leak keeps. It returns ErrLost if the hold has changed since it was found.
+// A waiter that is alive after all goes to the end of its queue.
 func (l *leaksCommand) repairOne(ctx context.Context, s *backend.Store, k leak) error {
 	if k.hold == nil {
-		return unblockQueue(ctx, s, k)
+		ctx, cancel := answerWithin(ctx, driver.AnswerTimeout)
+		defer cancel()
+		return s.Withdraw(ctx, k.name, k.waiter)
 	}
 	err := s.Break(ctx, k.name, k.hold.ID)
 	l.auditBreak(s, k.name, *k.hold, "", err)
@@ -397,33 +398,6 @@ func (l *leaksCommand) confirmRepair(found []leak, n int) error {
 	}
 	l.messagef("a holder that is not gone after all may still be at work, and another can then start beside it")
 	return l.ask("type yes to free "+plural(n, "lock")+": ", "yes")
-}
-
-// unblockQueue makes the store look at a queue by acquiring the lock: the store then
-// removes dead waiters and serves the next. unblockQueue releases at once what it is
-// granted. It returns ErrHeld if the waiter is still in the queue: the store passes over it
-// when the present hold ends.
-func unblockQueue(ctx context.Context, s *backend.Store, k leak) error {
-	ctx, cancel := context.WithTimeout(ctx, stuckAfter)
-	defer cancel()
-	lease, err := s.Acquire(ctx, driver.Request{
-		Name: k.name, ID: rand.Text(), TTL: max(stuckAfter, s.Info().MinTTL), NoWait: true,
-		Shared: k.status.Shared, Slots: k.status.Slots, Holder: driver.Holder{Label: "snib leaks"},
-	})
-	if err == nil {
-		err = lease.Release(ctx)
-	}
-	if err != nil && !errors.Is(err, snib.ErrHeld) {
-		return fmt.Errorf("%s: %w", s.URL, err)
-	}
-	st, err := s.Status(ctx, k.name)
-	if err != nil {
-		return err
-	}
-	if slices.ContainsFunc(st.Waiters, func(w driver.Waiting) bool { return w.ID == k.waiter }) {
-		return snib.ErrHeld
-	}
-	return nil
 }
 
 // report prints the leaks and what became of them.
@@ -477,7 +451,7 @@ func describeLeaks(found []leak) string {
 		if k.fixed {
 			text += "; freed"
 		}
-		writeTerm(&b, k.kind, text, 10)
+		writeTerm(&b, k.kind, text, 11)
 	}
 	return b.String()
 }

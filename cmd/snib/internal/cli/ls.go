@@ -108,8 +108,8 @@ func tableRow(st driver.Status) []string {
 	}
 	first := st.Holders[0]
 	holder, held, left := holderName(first), "-", leaseLeft(first)
-	if first.Inherited { // an heir keeps it
-		left = "kept"
+	if first.Inherited {
+		left = "inherited"
 	}
 	if first.Held != 0 { // otherwise it is unknown
 		held = short(first.Held)

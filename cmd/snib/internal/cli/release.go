@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -88,30 +87,26 @@ func (r *releaseCommand) release(ctx context.Context, s *backend.Store, name str
 		return usagef("%s may not be a lock: snib did not write it, and it has no end; to delete it, give its value, or its digest, as --id, "+
 			"or omit --yes", printable(name))
 	}
-	broken, err := r.breakHolds(ctx, s, name, holds, r.reason)
+	broken, err := r.breakHolds(ctx, s, name, holds)
 	if err != nil {
 		return err
 	}
-	if err := r.report(name, broken); err != nil {
-		return err
-	}
-	if len(broken) < len(holds) {
+	if broken < len(holds) {
 		return failf(exitBusy, "the holder of %s changed meanwhile: %s of %d released; see snib show",
-			printable(name), plural(len(broken), "hold"), len(holds))
+			printable(name), plural(broken, "hold"), len(holds))
 	}
 	return nil
 }
 
-// breakHolds breaks the holds of a lock, logs that, and returns those that had not ended before.
-func (a *app) breakHolds(ctx context.Context, s *backend.Store, name string, holds []driver.Holding,
-	reason string) ([]driver.Holding, error) {
-	var broken []driver.Holding
+// breakHolds breaks the holds of a lock, logs that, and returns how many had not ended before.
+func (r *releaseCommand) breakHolds(ctx context.Context, s *backend.Store, name string,
+	holds []driver.Holding) (broken int, err error) {
 	for _, h := range holds {
 		err := s.Break(ctx, name, h.ID)
-		a.auditBreak(s, name, h, reason, err)
+		r.auditBreak(s, name, h, r.reason, err)
 		switch {
 		case err == nil:
-			broken = append(broken, h)
+			broken++
 		case !errors.Is(err, snib.ErrLost): // otherwise it had ended before
 			return broken, err
 		}
@@ -135,7 +130,9 @@ func (r *releaseCommand) confirmRelease(name string, holds []driver.Holding) err
 // auditBreak logs who broke a hold, unless err says that nothing was done. It has a digest of the
 // id, as the marks of package fence do, because the id itself is enough to release the lock.
 func (a *app) auditBreak(s *backend.Store, name string, h driver.Holding, reason string, err error) {
-	if errors.Is(err, snib.ErrLost) || errors.Is(err, snib.ErrKind) {
+	// Where some nodes of Redlock deny it and some don't answer, the error says unavailable, too.
+	isDenied := backend.Denied(err) && !errors.Is(err, snib.ErrUnavailable)
+	if isDenied || errors.Is(err, snib.ErrLost) || errors.Is(err, snib.ErrKind) {
 		return
 	}
 	attrs := []slog.Attr{
@@ -148,14 +145,4 @@ func (a *app) auditBreak(s *backend.Store, name string, h driver.Holding, reason
 		attrs = append(attrs, slog.String("reason", reason))
 	}
 	a.audit(s, "hold broken by force", "broken", err, attrs...)
-}
-
-// report prints the holds that were broken.
-func (r *releaseCommand) report(name string, broken []driver.Holding) error {
-	var b strings.Builder
-	for _, h := range broken {
-		writeField(&b, "released", printable(name))
-		writeHolder(&b, h)
-	}
-	return r.printf("%s", b.String())
 }

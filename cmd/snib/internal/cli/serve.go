@@ -184,7 +184,7 @@ type serveChecks struct {
 func (c serveChecks) doctor(ctx context.Context) ([]wire.Finding, error) {
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
-	found, _, err := diagnose(ctx, c.store, nil) // that no lock could be taken is among the findings
+	found, err := diagnose(ctx, c.store, nil)
 	return convert(found, func(f backend.Finding) wire.Finding {
 		return wire.Finding{Check: f.Check, Verdict: string(f.Verdict), Value: f.Value, Advice: f.Advice}
 	}), err

@@ -14,14 +14,12 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// How often snib watch takes a snapshot. It pauses for at least restFactor times as long as a
-// snapshot took, so that a big store spends at most a tenth of the time on it.
-// Of the last two snapshots the faster one counts, and a failed one counts as 0: otherwise a store
-// that hung for a moment would delay the next snapshot for nine times as long.
+// How long snib watch pauses between snapshots: restFactor times as long as the last one took, so
+// that a big store spends a tenth of the time on it, but for no longer than maxPause.
 const (
-	oneInterval = 100 * time.Millisecond // for one lock
-	allInterval = time.Second            // for all locks
-	restFactor  = 9
+	minPause   = time.Second
+	maxPause   = 10 * time.Second
+	restFactor = 9
 )
 
 // retryTimeout is how long a watch goes on while the store does not answer.
@@ -51,57 +49,36 @@ const (
 // A watchCommand is one call of "snib watch".
 type watchCommand struct {
 	*app
-	exact  bool
-	runFor *duration
 	output *choice
 }
 
 func (a *app) newWatchCommand() *cobra.Command {
 	w := &watchCommand{app: a}
 	cmd := &cobra.Command{
-		Use:               "watch [PREFIX] | --exact NAME",
+		Use:               "watch [PREFIX]",
 		Short:             "print a line for each hold that begins or ends",
 		Example:           watchExamples,
 		Long:              watchNotes,
 		Args:              oneDisplayed,
 		ValidArgsFunction: a.completeName,
 	}
-	f := cmd.Flags()
-	f.BoolVarP(&w.exact, "exact", "x", false, "only the lock of that name, read ten times a second")
-	w.runFor = addDuration(cmd, "for", "", "end after this long (default: never)", 0, 0)
 	w.output = addOutput(cmd, "table", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		name := strings.Join(args, "")
-		if w.exact {
-			if err := oneName(cmd, args); err != nil {
-				return err
-			}
-		}
 		s, err := a.open(backend.Take) // as export does
 		if err != nil {
 			return err
 		}
 		defer closeSoon(s)
-		return w.watch(cmd.Context(), s, name)
+		return w.watch(cmd.Context(), s, strings.Join(args, ""))
 	}
 	return cmd
 }
 
 // watch polls the store, because no store announces what happens to locks that the
 // caller does not wait for.
-func (w *watchCommand) watch(ctx context.Context, s *backend.Store, name string) error {
-	read, interval := snapshotAll, allInterval
-	if w.exact {
-		read, interval = snapshotOne, oneInterval
-	}
-	o := observer{interval, func() (snapshot, error) { return read(ctx, s, name) }, w.report}
-	if !w.runFor.set {
-		return o.run(ctx, w.app)
-	}
-	// The deadline bounds the pauses only, so that at least one snapshot is taken.
-	bounded, cancel := context.WithTimeout(ctx, w.runFor.value)
-	defer cancel()
-	return o.run(bounded, w.app)
+func (w *watchCommand) watch(ctx context.Context, s *backend.Store, prefix string) error {
+	o := observer{func() (snapshot, error) { return takeSnapshot(ctx, s, prefix) }, w.report}
+	return o.run(ctx, w.app)
 }
 
 // A snapshot is what one look at the store showed: locks by their names.
@@ -111,28 +88,21 @@ type snapshot map[string]driver.Status
 // reads all for each snapshot.
 const maxWatched = 100_000
 
-// snapshotAll reads all locks whose names start with prefix.
-func snapshotAll(ctx context.Context, s *backend.Store, prefix string) (snapshot, error) {
+// takeSnapshot reads all locks whose names start with prefix.
+func takeSnapshot(ctx context.Context, s *backend.Store, prefix string) (snapshot, error) {
 	all := make(snapshot)
 	err := s.List(ctx, prefix, func(st driver.Status) bool {
 		all[st.Name] = st
 		return len(all) <= maxWatched
 	})
 	if len(all) > maxWatched {
-		return nil, usagef("there are more than %d locks: give a prefix, or --exact and a name", maxWatched)
+		return nil, usagef("there are more than %d locks: give a prefix", maxWatched)
 	}
 	return all, err
 }
 
-// snapshotOne reads one lock.
-func snapshotOne(ctx context.Context, s *backend.Store, name string) (snapshot, error) {
-	st, err := s.Status(ctx, name)
-	return snapshot{name: st}, err
-}
-
 // An observer takes snapshots of locks again and again.
 type observer struct {
-	interval     time.Duration // at least
 	takeSnapshot func() (snapshot, error)
 
 	// onSnapshot is called with each snapshot, the one before, which is nil at first, and the
@@ -146,15 +116,12 @@ type observer struct {
 func (o *observer) run(ctx context.Context, a *app) error {
 	var was snapshot
 	var last time.Time
-	var tookBefore time.Duration // how long the snapshot before took
-	var failing time.Time        // since when snapshots fail; zero if they don't
+	var failing time.Time // since when snapshots fail; zero if they don't
 	for {
 		began := time.Now()
 		now, err := o.takeSnapshot()
 		took := time.Since(began)
 		switch {
-		case ctx.Err() != nil && was != nil:
-			return nil
 		case err != nil && (was == nil || exitCode(err) != exitUnavailable),
 			err != nil && !failing.IsZero() && time.Since(failing) > retryTimeout:
 			return err
@@ -173,9 +140,8 @@ func (o *observer) run(ctx context.Context, a *app) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(max(o.interval, restFactor*min(took, tookBefore))):
+		case <-time.After(min(max(minPause, restFactor*took), maxPause)):
 		}
-		tookBefore = took
 	}
 }
 
