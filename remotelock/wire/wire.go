@@ -280,8 +280,7 @@ type Event struct {
 	// Holder is whose hold has begun or ended.
 	Holder *Holder `json:"holder,omitempty"`
 
-	// End says how the hold of a released event ended, if that is known: by a release or by force
-	// through this replica, or because nobody renewed it.
+	// End says how the hold of a released event ended, if this replica knows it.
 	End string `json:"end,omitempty"`
 }
 
@@ -289,7 +288,6 @@ type Event struct {
 const (
 	EndReleased = "released"
 	EndBroken   = "broken"
-	EndExpired  = "expired"
 )
 
 // The types of events.

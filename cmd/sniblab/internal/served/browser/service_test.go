@@ -131,20 +131,7 @@ func (c client) request(name string) driver.Request {
 // hold takes a lock.
 func (c client) hold(name string) driver.Lease {
 	c.t.Helper()
-	return c.acquire(c.request(name))
-}
-
-// holdFor takes a lock that ends by itself.
-func (c client) holdFor(name string, ttl time.Duration) driver.Lease {
-	c.t.Helper()
-	req := c.request(name)
-	req.TTL = ttl
-	return c.acquire(req)
-}
-
-func (c client) acquire(req driver.Request) driver.Lease {
-	c.t.Helper()
-	l, err := c.d.Acquire(c.t.Context(), req)
+	l, err := c.d.Acquire(c.t.Context(), c.request(name))
 	if err != nil {
 		c.t.Fatal(err)
 	}
