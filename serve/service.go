@@ -48,9 +48,8 @@ type Options struct {
 	// use.
 	Log func(line string)
 
-	// Grace returns for how long the store grants nothing, if an error of the driver says so. To
-	// learn whether the store is ready, the service then acquires a lock that nobody else wants. Nil
-	// means that no error says so, and that the store is only read unless a request has failed.
+	// Grace returns for how long the store grants nothing, if an error of the driver says so. Nil
+	// means that none does.
 	Grace func(error) time.Duration
 
 	// Identity returns what tells the store from all others, for as long as it exists; "" if nothing
@@ -113,6 +112,7 @@ type Service struct {
 	leaks    check[[]wire.Leak]
 
 	faults      *faultLog
+	unserved    *faultLog // requests that the store did not serve
 	conflicts   *faultLog // of fencing tokens; clients with a wrong id make some, too
 	connections *faultLog // and panics
 
@@ -147,12 +147,12 @@ func New(d driver.Driver, opts Options) (*Service, error) {
 		places: map[placeKey]*place{}, queues: map[string][]*place{}, waiting: map[string]int{},
 		doctor: newCheck[[]wire.Finding](), leaks: newCheck[[]wire.Leak](),
 	}
-	s.faults, s.conflicts, s.connections = newFaultLog(s.opts.Log), newFaultLog(s.opts.Log), newFaultLog(s.opts.Log)
-	s.store = storeWatch{
-		log: s.opts.Log, grace: opts.Grace, start: s.running.Go, stop: draining.Done(),
-		probe: s.probe,
+	for _, l := range []**faultLog{&s.faults, &s.unserved, &s.conflicts, &s.connections} {
+		*l = newFaultLog(s.opts.Log)
 	}
-	s.store.latest() // a grace period is told from the start
+	s.store.log, s.store.grace, s.store.known = s.opts.Log, opts.Grace, make(chan struct{})
+	s.store.suspect.Store(opts.Grace != nil) // a grace period is told from the start
+	s.running.Go(s.watch)
 	s.events = events.NewHub(s.snapshot, s.opts.EventInterval, s.running.Go, draining.Done())
 	return s, nil
 }
@@ -233,7 +233,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, errDraining())
 		return
 	}
-	defer s.running.Done() // after the answer, which notes the state of the store
+	defer s.running.Done()
 	if r.URL.Path == wire.PathReady {
 		s.answer(w, s.ready(w, r))
 		return
