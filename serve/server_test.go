@@ -249,7 +249,7 @@ func TestPausesOfAnswers(t *testing.T) {
 							}
 						}
 					}
-					dial := servePipes(t, slowList{store, pause}, Options{EventInterval: pause})
+					dial := servePipes(t, slowList{store, pause}, Options{limits: limits{events: pause}})
 					transport := &http.Transport{Protocols: new(http.Protocols),
 						DialContext: func(context.Context, string, string) (net.Conn, error) {
 							return dial(), nil

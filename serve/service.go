@@ -23,10 +23,6 @@ type Options struct {
 	// nobody else.
 	Access Authorizer
 
-	// EventInterval is how often the store is listed for those who listen to events. If a list
-	// takes long, it is less often: nine tenths of the time pass without. The default is 1 s.
-	EventInterval time.Duration
-
 	// Doctor examines the store, and Leaks searches it for what will not end by itself. Nil means
 	// that there is no such path. The results are used for 10 s.
 	Doctor func(context.Context) ([]wire.Finding, error)
@@ -77,6 +73,10 @@ type limits struct {
 	// lasts for longer than its request. The principals of one namespace have at most as many places
 	// as are free.
 	places int
+
+	// events is how often the store is listed for those who listen to events. If a list takes long,
+	// it is less often: nine tenths of the time pass without.
+	events time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -95,7 +95,7 @@ func (o Options) withDefaults() Options {
 	o.limits.wait = cmp.Or(o.limits.wait, 30*time.Second)
 	o.limits.placeTimeout = cmp.Or(o.limits.placeTimeout, 3*time.Second)
 	o.limits.places = cmp.Or(o.limits.places, 10_000)
-	o.EventInterval = cmp.Or(o.EventInterval, time.Second)
+	o.limits.events = cmp.Or(o.limits.events, time.Second)
 	return o
 }
 
@@ -153,7 +153,7 @@ func New(d driver.Driver, opts Options) (*Service, error) {
 	s.store.log, s.store.grace, s.store.known = s.opts.Log, opts.Grace, make(chan struct{})
 	s.store.suspect.Store(opts.Grace != nil) // a grace period is told from the start
 	s.running.Go(s.watch)
-	s.events = events.NewHub(s.snapshot, s.opts.EventInterval, s.running.Go, draining.Done())
+	s.events = events.NewHub(s.snapshot, s.opts.limits.events, s.running.Go, draining.Done())
 	return s, nil
 }
 

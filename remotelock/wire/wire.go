@@ -111,7 +111,6 @@ type Queued struct {
 	Name         string `json:"name"`
 	ID           string `json:"id"`
 	PlaceTimeout int64  `json:"place_ms"`
-	Ahead        int    `json:"ahead"` // how many wait before it at this replica
 
 	Holders []Holder `json:"holders,omitempty"`
 }

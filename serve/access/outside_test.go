@@ -71,8 +71,7 @@ func startService(t *testing.T, policy string, tokens map[string]string, files *
 	if err != nil {
 		t.Fatal(err)
 	}
-	service, err := serve.New(store, serve.Options{Access: s.Access, Fence: new(fence.Memory),
-		EventInterval: 5 * time.Millisecond})
+	service, err := serve.New(store, serve.Options{Access: s.Access, Fence: new(fence.Memory)})
 	if err != nil {
 		t.Fatal(err)
 	}

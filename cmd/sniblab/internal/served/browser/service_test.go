@@ -33,7 +33,7 @@ func startService(t *testing.T, d driver.Driver, rules *access.Access) *service 
 	if d == nil {
 		d = memlock.New()
 	}
-	opts := serve.Options{EventInterval: 50 * time.Millisecond, Doctor: someFindings, Leaks: someLeaks}
+	opts := serve.Options{Doctor: someFindings, Leaks: someLeaks}
 	if rules != nil {
 		opts.Access, opts.Audit = rules, rules.Recent
 	}
