@@ -8,8 +8,8 @@ import (
 	"github.com/sniblock/snib/remotelock/wire"
 )
 
-// openAPI describes the API in OpenAPI 3.1. It is written by hand. Tests in internal/served compare it with what
-// the service does.
+// openAPI describes the API in OpenAPI 3.1. It is written by hand. Tests in internal/served compare
+// it with what the service does.
 //
 //go:embed openapi.json
 var openAPI string

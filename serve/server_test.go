@@ -545,6 +545,31 @@ func TestPollsAfterOutage(t *testing.T) {
 	})
 }
 
+// A foreignStore has holds of another library: one of a lock, and one of what may be no lock.
+type foreignStore struct{ *memlock.Driver }
+
+func (foreignStore) List(_ context.Context, _ string, yield func(driver.Status) bool) error {
+	yield(driver.Status{Name: "job", Holders: []driver.Holding{{Foreign: "Redisson", ID: "secret"}, {Foreign: "a list"}}})
+	return nil
+}
+
+// TestForeignHoldsInList lists holds of another library, whose ids a list never shows. A lock still
+// differs from what may be none.
+func TestForeignHoldsInList(t *testing.T) {
+	d := openAt(t, foreignStore{memlock.New()}, func(h http.Handler) http.Handler { return h }, "http://localhost")
+	err := d.List(t.Context(), "", func(st driver.Status) bool {
+		if lock, other := st.Holders[0], st.Holders[1]; !remotelock.IsHidden(lock.ID) || other.ID != "" {
+			t.Errorf("holds = %+v, want that the first has a hidden id, and the second none", st.Holders)
+		} else if err := d.Break(t.Context(), "job", lock.ID); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("Break of a hold with neither id nor token = %v, want ErrInvalid", err)
+		}
+		return true
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 // noWindow is a frame of settings in which INITIAL_WINDOW_SIZE is 0.
 const noWindow = "\x00\x00\x06\x04\x00\x00\x00\x00\x00" + "\x00\x04\x00\x00\x00\x00"
 

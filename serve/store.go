@@ -113,8 +113,8 @@ func (s *Service) watch() {
 	}
 }
 
-// probe asks whether the store answers. After an error it asks for a lock: a file on a full disk, or
-// one that was deleted, can still be read.
+// probe asks whether the store answers. After an error it asks for a lock: a file on a full disk,
+// or one that was deleted, can still be read.
 func (s *Service) probe() error {
 	ctx, cancel := bounded(s.draining)
 	defer cancel()
@@ -166,8 +166,8 @@ func (s *Service) ready(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
 }
 
-// unavailable returns the answer to a request that the store did not serve. The log says why, unless
-// it has said so of the whole store.
+// unavailable returns the answer to a request that the store did not serve. The log says why,
+// unless it has said so of the whole store.
 func (s *Service) unavailable(err error) *wire.Problem {
 	why, grace := s.store.explain(err)
 	if s.store.state() == (storeState{}) {

@@ -254,6 +254,7 @@ type Holder struct {
 	Inherited bool      `json:"inherited,omitempty"`
 	Heirs     []Process `json:"heirs,omitempty"`
 	Foreign   string    `json:"foreign,omitempty"`
+	Unsure    bool      `json:"unsure,omitempty"` // it may be no lock: nobody can end it
 	Count     int       `json:"count,omitempty"`
 }
 
