@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,6 +12,7 @@ import (
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/remotelock"
 )
 
 // A releaseCommand is one call of "snib release".
@@ -70,7 +72,7 @@ func (r *releaseCommand) release(ctx context.Context, s *backend.Store, name str
 	if len(holds) == 0 {
 		if r.id != "" { // which may be somebody's secret
 			hint := ""
-			if len(st.Holders) > 0 && s.Info().Backend == "remote" {
+			if slices.ContainsFunc(st.Holders, func(h driver.Holding) bool { return remotelock.IsHidden(h.ID) }) {
 				hint = ", or the lock service shows no ids to you: that needs the verb admin"
 			}
 			return failf(exitNotHeld, "%s is not held under this id%s", printable(name), hint)
