@@ -31,7 +31,7 @@ const (
 	// should wait for less.
 	minPoll = time.Second
 
-	// retryInterval is the pause between two requests that fail.
+	// retryInterval is the pause between two requests that fail. That of withdrawals doubles.
 	retryInterval = 200 * time.Millisecond
 )
 
@@ -68,11 +68,10 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if err == nil && ctx.Err() == nil {
 		return l, nil
 	}
-	refused := err != nil && ctx.Err() == nil && !isUnavailable(err) // then the service has nothing of it
 	if err == nil {
 		err = context.Cause(ctx)
 	}
-	if !refused || a.lost {
+	if a.lost || a.queued || l != nil { // otherwise the service has nothing of it
 		a.withdraw()
 	}
 	return nil, err
@@ -101,13 +100,14 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 			return nil, err
 		}
 		// Maybe a proxy ends requests that take so long. All servers were asked, one after the other.
-		if open := driver.Now().Sub(sent) / time.Duration(len(a.d.client.servers)); open >= minPoll {
+		open := driver.Now().Sub(sent) / time.Duration(len(a.d.client.servers))
+		if open >= minPoll && !errors.As(err, new(*wire.Problem)) {
 			a.poll = min(a.poll, open/2)
 			wait = a.poll
 		}
 		a.down = err
 		a.req.NoteWait(err)
-		if pause(ctx); ctx.Err() != nil {
+		if pause(ctx, retryInterval); ctx.Err() != nil {
 			return nil, a.ended(ctx)
 		}
 	}
@@ -123,10 +123,10 @@ func (a *attempt) ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", a.down, cause)
 }
 
-// pause takes retryInterval, unless ctx is done before.
-func pause(ctx context.Context) {
+// pause takes so long, unless ctx is done before.
+func pause(ctx context.Context, d time.Duration) {
 	select {
-	case <-time.After(retryInterval):
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }
@@ -212,7 +212,7 @@ func (a *attempt) withdraw() {
 
 // withdrawFrom withdraws the attempt from one server, until that has answered or ctx is done.
 func (a *attempt) withdrawFrom(ctx context.Context, server int) {
-	for ctx.Err() == nil {
+	for wait := retryInterval; ctx.Err() == nil; wait *= 2 { // in an outage, all attempts of all clients ask
 		err := a.d.client.doOne(ctx, server, 0, 1, func(ctx context.Context, server int) error {
 			_, err := a.client().post(ctx, server, wire.PathWithdraw, wire.Withdraw{Name: a.msg.Name, ID: a.msg.ID}, nil)
 			return err
@@ -221,6 +221,6 @@ func (a *attempt) withdrawFrom(ctx context.Context, server int) {
 		if !errors.As(err, &failed) || !failed.sent && len(a.servers) > 1 { // the attempt went on elsewhere
 			return
 		}
-		pause(ctx)
+		pause(ctx, wait)
 	}
 }

@@ -250,8 +250,6 @@ func errorOf(p *wire.Problem) error {
 		return fmt.Errorf("%w: the lock service says: %s", driver.ErrKind, p.Detail)
 	case wire.ProblemInvalid, wire.ProblemTooLarge:
 		return driver.Invalidf("request: the lock service says: %s", p.Detail)
-	case wire.ProblemUnsupported:
-		return errors.ErrUnsupported
 	case wire.ProblemUnavailable, wire.ProblemInternal, wire.ProblemDraining, wire.ProblemRepeated:
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, p)
 	case wire.ProblemFull:

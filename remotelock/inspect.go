@@ -17,8 +17,12 @@ import (
 )
 
 // hiddenID begins what stands for an id that the service does not show. The token follows. Break
-// takes it. No id of a client begins like that.
+// takes it, unless the token is 0. No id of a client begins like that.
 const hiddenID = "token:"
+
+// IsHidden reports whether the ID of a [driver.Holding] stands for one that the service does not
+// show.
+func IsHidden(id string) bool { return strings.HasPrefix(id, hiddenID) }
 
 // Status implements [driver.Inspector].
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
@@ -43,7 +47,7 @@ func statusOf(l *wire.Lock) driver.Status {
 			Held: wire.Duration(h.Held), Left: wire.Duration(h.Left),
 			Inherited: h.Inherited, Foreign: h.Foreign, Count: h.Count,
 		}
-		if to.ID == "" && h.Token > 0 {
+		if to.ID == "" && !h.Unsure {
 			to.ID = hiddenID + strconv.FormatUint(h.Token, 10)
 		}
 		if h.Endless {
@@ -112,10 +116,13 @@ func (d *Driver) openList(ctx context.Context, prefix string) (body io.ReadClose
 // Break implements [driver.Inspector].
 func (d *Driver) Break(ctx context.Context, name, id string) error {
 	msg := wire.Break{Name: name, ID: id, Reason: "asked for through remotelock"}
-	if text, isHidden := strings.CutPrefix(id, hiddenID); isHidden {
-		token, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
+	if IsHidden(id) {
+		token, err := strconv.ParseUint(id[len(hiddenID):], 10, 64)
+		switch {
+		case err != nil:
 			return driver.ErrLost // no hold has it
+		case token == 0:
+			return driver.Invalidf("hold: it has no token, and the service shows its id only to those with the verb admin")
 		}
 		msg.ID, msg.Token = "", token
 	}

@@ -44,11 +44,11 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 	if end != nil {
 		end(outcome)
 	}
-	var waits *waitingError
+	waits := errors.Is(err, waitingError{})
 	switch {
-	case errors.As(err, &waits) && msg.Wait > 0:
-		return s.answerQueued(w, r, p, key, &msg, waits.ahead)
-	case waits != nil && s.isDraining(): // the place was given up, maybe before the store answered
+	case waits && msg.Wait > 0:
+		return s.answerQueued(w, r, p, key, &msg)
+	case waits && s.isDraining(): // the place was given up, maybe before the store answered
 		return errDraining()
 	case errors.Is(err, driver.ErrHeld):
 		return s.refusal(r.Context(), p, key.name, &msg)
@@ -112,12 +112,12 @@ func (s *Service) acquisition(p *Principal, msg *wire.Acquire) (placeKey, driver
 }
 
 // A waitingError is the answer to a poll whose place is still in the queue.
-type waitingError struct{ ahead int }
+type waitingError struct{}
 
-func (e *waitingError) Error() string { return "the request waits" }
+func (waitingError) Error() string { return "the request waits" }
 
 // Is makes it an ErrHeld to the Authorizer.
-func (e *waitingError) Is(target error) bool { return target == driver.ErrHeld }
+func (waitingError) Is(target error) bool { return target == driver.ErrHeld }
 
 // get returns the hold that an acquisition gets: the one that its client has, or a new one.
 func (s *Service) get(ctx context.Context, key placeKey, namespace string, req driver.Request, msg *wire.Acquire,
@@ -268,9 +268,9 @@ func (s *Service) withdrawPlaces(ctx context.Context, key placeKey, st driver.St
 }
 
 // answerQueued answers a poll whose place is kept.
-func (s *Service) answerQueued(w http.ResponseWriter, r *http.Request, p *Principal, key placeKey, msg *wire.Acquire,
-	ahead int) error {
-	answer := wire.Queued{Name: msg.Name, ID: key.id, PlaceTimeout: wire.Millis(s.opts.limits.placeTimeout), Ahead: ahead}
+func (s *Service) answerQueued(w http.ResponseWriter, r *http.Request, p *Principal, key placeKey,
+	msg *wire.Acquire) error {
+	answer := wire.Queued{Name: msg.Name, ID: key.id, PlaceTimeout: wire.Millis(s.opts.limits.placeTimeout)}
 	if !msg.Brief && !s.isDraining() {
 		ctx, cancel := context.WithTimeout(r.Context(), s.opts.limits.placeTimeout/3) // the place must not end first
 		defer cancel()

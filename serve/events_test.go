@@ -21,7 +21,7 @@ import (
 // TestEvents listens while a lock is acquired, waited for and released, and then goes on from an
 // event in the middle. No id is shown, even to an administrator.
 func TestEvents(t *testing.T) {
-	r := startReplica(t, new(memlock.Store), Options{EventInterval: 5 * time.Millisecond})
+	r := startReplica(t, new(memlock.Store), Options{limits: limits{events: 5 * time.Millisecond}})
 	before := r.acquire(wire.Acquire{Name: "before", ID: longID("secret-owner"), Process: wire.Process{Host: "web-1"}})
 	l := r.listen("")
 	l.await(wire.EventReset, "")
@@ -69,7 +69,7 @@ func TestEventsDuringOutage(t *testing.T) {
 
 // TestEventsEnd checks that a shutdown ends the streams.
 func TestEventsEnd(t *testing.T) {
-	r := startReplica(t, new(memlock.Store), Options{EventInterval: 5 * time.Millisecond})
+	r := startReplica(t, new(memlock.Store), Options{limits: limits{events: 5 * time.Millisecond}})
 	l := r.listen("")
 	l.await(wire.EventReady, "")
 	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)

@@ -80,23 +80,6 @@ func TestFenceNamespaces(t *testing.T) {
 	checkFenced(t, blue.fence("disk", "a", 2, http.StatusConflict), wire.ProblemStale, 3)
 }
 
-// TestFenceRights checks that the Authorizer decides, and that nothing is remembered if it refuses.
-func TestFenceRights(t *testing.T) {
-	access := &testAccess{prefix: "team/"}
-	r := startReplica(t, new(memlock.Store), Options{Access: access, Fence: new(fence.Memory)})
-	var asked Action
-	access.begin = func(a Action) (func(Outcome), error) {
-		asked = a
-		return nil, wire.NewProblem(wire.ProblemForbidden, "", 0)
-	}
-	r.fence("disk", newGrantID(longID("a")).String(), 9, http.StatusForbidden)
-	if want := (Action{Verb: VerbAcquire, Op: OpFence, Name: "disk", Token: 9}); asked != want {
-		t.Errorf("the Authorizer is asked for %+v, want %+v", asked, want)
-	}
-	access.begin = nil
-	r.fence("disk", "a", 8, http.StatusOK)
-}
-
 // brokenGuard is a guard that fails.
 type brokenGuard struct{ err error }
 

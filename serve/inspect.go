@@ -108,7 +108,8 @@ func showIDs(l *wire.Lock, st driver.Status) {
 func toHolder(h driver.Holding) wire.Holder {
 	to := wire.Holder{
 		Token: h.Token, Process: wire.ProcessOf(h.Holder),
-		Inherited: h.Inherited, Foreign: h.Foreign, Count: h.Count, Endless: h.Left == driver.NoExpiry,
+		Inherited: h.Inherited, Foreign: h.Foreign, Unsure: h.Foreign != "" && h.ID == "", Count: h.Count,
+		Endless: h.Left == driver.NoExpiry,
 	}
 	if h.Held > 0 {
 		to.Held = max(1, int64(h.Held/time.Millisecond))

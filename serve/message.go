@@ -195,8 +195,6 @@ func (s *Service) problemOf(err error) *wire.Problem {
 		return s.unavailable(err)
 	case errors.Is(err, driver.ErrClosed):
 		return wire.NewProblem(wire.ProblemDraining, "this replica is shutting down; ask another one", time.Second)
-	case errors.Is(err, errors.ErrUnsupported):
-		return wire.NewProblem(wire.ProblemUnsupported, "", 0)
 	}
 	s.fault(err)
 	return wire.NewProblem(wire.ProblemInternal, "", 0)

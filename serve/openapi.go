@@ -8,14 +8,11 @@ import (
 	"github.com/sniblock/snib/remotelock/wire"
 )
 
-// openAPI describes the API. It is written by hand. Tests in internal/served compare it with what
-// the service does.
+// openAPI describes the API in OpenAPI 3.1. It is written by hand. Tests in internal/served compare
+// it with what the service does.
 //
 //go:embed openapi.json
 var openAPI string
-
-// OpenAPI returns the description of the API in OpenAPI 3.1, as JSON.
-func OpenAPI() string { return openAPI }
 
 // getOpenAPI answers with the description of the API.
 func (s *Service) getOpenAPI(w http.ResponseWriter, r *http.Request, p *Principal) error {

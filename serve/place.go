@@ -144,7 +144,7 @@ func (p *place) whyLocked() error {
 	if p.waitErr != nil && p.state.GaveUp != waiting.Drained {
 		return p.waitErr
 	}
-	return &waitingError{max(0, slices.Index(p.s.queues[p.key.name], p))}
+	return waitingError{}
 }
 
 func (p *place) stopTimerLocked() {

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -248,7 +249,7 @@ func TestPausesOfAnswers(t *testing.T) {
 							}
 						}
 					}
-					dial := servePipes(t, slowList{store, pause}, Options{EventInterval: pause})
+					dial := servePipes(t, slowList{store, pause}, Options{limits: limits{events: pause}})
 					transport := &http.Transport{Protocols: new(http.Protocols),
 						DialContext: func(context.Context, string, string) (net.Conn, error) {
 							return dial(), nil
@@ -481,6 +482,91 @@ func TestProxyCutsPolls(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestAttemptsInOutage counts what an attempt that failed in an outage sends afterwards: nothing if
+// no replica took its request, and few withdrawals if one may have executed it.
+func TestAttemptsInOutage(t *testing.T) {
+	for kind, most := range map[string]int64{wire.ProblemDraining: 0, wire.ProblemUnavailable: 10} {
+		synctest.Test(t, func(t *testing.T) {
+			var withdrawals atomic.Int64
+			d := openAt(t, memlock.New(), func(h http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					switch r.URL.Path {
+					case wire.PathWithdraw:
+						withdrawals.Add(1)
+						fallthrough
+					case wire.PathAcquire:
+						writeProblem(w, wire.NewProblem(kind, "", time.Second))
+					default:
+						h.ServeHTTP(w, r)
+					}
+				})
+			}, "http://localhost")
+			req := driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute}
+			if _, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnavailable) {
+				t.Errorf("%s: Acquire = %v, want ErrUnavailable", kind, err)
+			}
+			time.Sleep(time.Minute)
+			if got := withdrawals.Load(); got > most || most > 0 && got == 0 {
+				t.Errorf("%s: the attempt was withdrawn by %d requests, want %d at most, and some if that is not 0", kind, got, most)
+			}
+		})
+	}
+}
+
+// TestPollsAfterOutage waits through an outage that the service reports at the end of each request.
+// After it, the requests that wait are as long as before.
+func TestPollsAfterOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, polls := memlock.New(), atomic.Int64{}
+		held, err := store.Acquire(t.Context(), driver.Request{Name: "job", ID: "a", TTL: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := openAt(t, store, func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if n := polls.Add(1); r.URL.Path == wire.PathAcquire && n > 3 && n < 8 {
+					time.Sleep(10 * time.Second)
+					writeProblem(w, wire.NewProblem(wire.ProblemUnavailable, "", time.Second))
+				} else {
+					h.ServeHTTP(w, r)
+				}
+			})
+		}, "http://localhost")
+		time.AfterFunc(5*time.Minute, func() { _ = held.Release(context.Background()) })
+		if _, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: longID("b"), TTL: time.Minute}); err != nil {
+			t.Fatal(err)
+		}
+		if got := polls.Load(); got > 40 {
+			t.Errorf("the wait of 5 minutes took %d requests, want about 32", got)
+		}
+	})
+}
+
+// A foreignStore has holds of another library: one of a lock, and one of what may be no lock.
+type foreignStore struct{ *memlock.Driver }
+
+func (foreignStore) List(_ context.Context, _ string, yield func(driver.Status) bool) error {
+	yield(driver.Status{Name: "job", Holders: []driver.Holding{{Foreign: "Redisson", ID: "secret"}, {Foreign: "a list"}}})
+	return nil
+}
+
+// TestForeignHoldsInList lists holds of another library, whose ids a list never shows. A lock still
+// differs from what may be none.
+func TestForeignHoldsInList(t *testing.T) {
+	d := openAt(t, foreignStore{memlock.New()}, func(h http.Handler) http.Handler { return h }, "http://localhost")
+	err := d.List(t.Context(), "", func(st driver.Status) bool {
+		if lock, other := st.Holders[0], st.Holders[1]; !remotelock.IsHidden(lock.ID) || other.ID != "" {
+			t.Errorf("holds = %+v, want that the first has a hidden id, and the second none", st.Holders)
+		} else if err := d.Break(t.Context(), "job", lock.ID); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("Break of a hold with neither id nor token = %v, want ErrInvalid", err)
+		}
+		return true
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -23,10 +23,6 @@ type Options struct {
 	// nobody else.
 	Access Authorizer
 
-	// EventInterval is how often the store is listed for those who listen to events. If a list
-	// takes long, it is less often: nine tenths of the time pass without. The default is 1 s.
-	EventInterval time.Duration
-
 	// Doctor examines the store, and Leaks searches it for what will not end by itself. Nil means
 	// that there is no such path. The results are used for 10 s.
 	Doctor func(context.Context) ([]wire.Finding, error)
@@ -48,9 +44,8 @@ type Options struct {
 	// use.
 	Log func(line string)
 
-	// Grace returns for how long the store grants nothing, if an error of the driver says so. To
-	// learn whether the store is ready, the service then acquires a lock that nobody else wants. Nil
-	// means that no error says so, and that the store is only read unless a request has failed.
+	// Grace returns for how long the store grants nothing, if an error of the driver says so. Nil
+	// means that none does.
 	Grace func(error) time.Duration
 
 	// Identity returns what tells the store from all others, for as long as it exists; "" if nothing
@@ -78,6 +73,10 @@ type limits struct {
 	// lasts for longer than its request. The principals of one namespace have at most as many places
 	// as are free.
 	places int
+
+	// events is how often the store is listed for those who listen to events. If a list takes long,
+	// it is less often: nine tenths of the time pass without.
+	events time.Duration
 }
 
 func (o Options) withDefaults() Options {
@@ -96,7 +95,7 @@ func (o Options) withDefaults() Options {
 	o.limits.wait = cmp.Or(o.limits.wait, 30*time.Second)
 	o.limits.placeTimeout = cmp.Or(o.limits.placeTimeout, 3*time.Second)
 	o.limits.places = cmp.Or(o.limits.places, 10_000)
-	o.EventInterval = cmp.Or(o.EventInterval, time.Second)
+	o.limits.events = cmp.Or(o.limits.events, time.Second)
 	return o
 }
 
@@ -113,6 +112,7 @@ type Service struct {
 	leaks    check[[]wire.Leak]
 
 	faults      *faultLog
+	unserved    *faultLog // requests that the store did not serve
 	conflicts   *faultLog // of fencing tokens; clients with a wrong id make some, too
 	connections *faultLog // and panics
 
@@ -147,13 +147,13 @@ func New(d driver.Driver, opts Options) (*Service, error) {
 		places: map[placeKey]*place{}, queues: map[string][]*place{}, waiting: map[string]int{},
 		doctor: newCheck[[]wire.Finding](), leaks: newCheck[[]wire.Leak](),
 	}
-	s.faults, s.conflicts, s.connections = newFaultLog(s.opts.Log), newFaultLog(s.opts.Log), newFaultLog(s.opts.Log)
-	s.store = storeWatch{
-		log: s.opts.Log, grace: opts.Grace, start: s.running.Go, stop: draining.Done(),
-		probe: s.probe,
+	for _, l := range []**faultLog{&s.faults, &s.unserved, &s.conflicts, &s.connections} {
+		*l = newFaultLog(s.opts.Log)
 	}
-	s.store.latest() // a grace period is told from the start
-	s.events = events.NewHub(s.snapshot, s.opts.EventInterval, s.running.Go, draining.Done())
+	s.store.log, s.store.grace, s.store.known = s.opts.Log, opts.Grace, make(chan struct{})
+	s.store.suspect.Store(opts.Grace != nil) // a grace period is told from the start
+	s.running.Go(s.watch)
+	s.events = events.NewHub(s.snapshot, s.opts.limits.events, s.running.Go, draining.Done())
 	return s, nil
 }
 
@@ -233,7 +233,7 @@ func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, errDraining())
 		return
 	}
-	defer s.running.Done() // after the answer, which notes the state of the store
+	defer s.running.Done()
 	if r.URL.Path == wire.PathReady {
 		s.answer(w, s.ready(w, r))
 		return

@@ -23,43 +23,26 @@ type storeState struct {
 }
 
 // A storeWatch knows the state of the store, and logs each change of it once. It is safe for
-// concurrent use.
-//
-// A request whose answer is that the store is unavailable begins an outage. From then on the store
-// is asked once in probeInterval, until it answers. So an outage and its end are seen although
-// nobody asks for /readyz.
+// concurrent use. Only the probe changes the state: a request may fail because of its lock alone.
 type storeWatch struct {
 	log   func(string)
 	grace func(error) time.Duration // nil: there is none
-	probe func(context.Context) error
-	start func(func())
-	stop  <-chan struct{}
+	known chan struct{}             // closed when the store was asked for the first time
 
-	suspect atomic.Bool // a request has failed, and no probe has acquired a lock since
+	suspect atomic.Bool // it may be that the store grants nothing, although it can be read
 
-	mu     sync.Mutex
-	why    string         // of an outage; "": the store is up
-	since  driver.Instant // the outage began
-	asking *probe         // the latest question to the store
-
-	inGrace   bool
-	until     driver.Instant // the end of the grace period
-	isProbing bool           // await runs
+	mu      sync.Mutex
+	why     string         // of an outage; "": the store is up
+	since   driver.Instant // the outage began
+	inGrace bool
+	until   driver.Instant // the end of the grace period
 }
 
 // graceSlack is by how much the end of one grace period seems to move, because answers take time.
 const graceSlack = 5 * time.Second
 
-// probeInterval is how long an answer of the store is used for everybody who asks whether it is up.
+// probeInterval is the pause between two questions to the store whether it answers.
 const probeInterval = time.Second
-
-// A probe is a question whether the store answers.
-type probe struct {
-	began  driver.Instant
-	isOver bool // guarded by storeWatch.mu
-	ended  chan struct{}
-	err    error // once ended is closed
-}
 
 // explain says to clients why the store is unavailable, without names of servers.
 func (w *storeWatch) explain(err error) (why string, grace time.Duration) {
@@ -76,25 +59,21 @@ func (w *storeWatch) explain(err error) (why string, grace time.Duration) {
 	case errors.Is(err, errNoAnswer), errors.Is(err, context.DeadlineExceeded):
 		return "the store does not answer in time", 0
 	}
-	return "the store is unavailable", 0
+	return "the store did not serve the request", 0
 }
 
-// note takes in an error of a request to the store. It returns what clients are told.
-func (w *storeWatch) note(err error) (why string, grace time.Duration) {
-	w.suspect.Store(true)
-	why, grace = w.explain(err)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.setLocked(why, grace, err)
-	return why, grace
-}
-
-// setLocked notes the state of the store; why is "" if it is up. In a grace period it is.
-func (w *storeWatch) setLocked(why string, grace time.Duration, err error) {
-	now := driver.Now()
+// note notes the answer to a probe. In a grace period the store is up.
+func (w *storeWatch) note(err error) {
+	why, grace := "", time.Duration(0)
+	if err != nil {
+		why, grace = w.explain(err)
+	}
 	if grace > 0 {
 		why = ""
 	}
+	now := driver.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	switch {
 	case why != "" && w.why == "":
 		w.log("store: down: " + oneLine(err.Error()))
@@ -114,79 +93,36 @@ func (w *storeWatch) setLocked(why string, grace time.Duration, err error) {
 		w.inGrace = false
 		w.log("store: it grants again")
 	}
-	if (w.why != "" || w.inGrace) && !w.isProbing {
-		w.isProbing = true
-		w.start(w.await)
-	}
 }
 
-// await asks the store until it is up, and grants.
-func (w *storeWatch) await() {
-	for !w.isOver() {
+// watch asks the store until the service drains.
+func (s *Service) watch() {
+	for isFirst := true; ; isFirst = false {
+		err := s.probe()
+		if s.isDraining() {
+			return // the probe was given up
+		}
+		s.store.note(err)
+		if isFirst {
+			close(s.store.known)
+		}
 		select {
 		case <-time.After(probeInterval):
-			_, _ = w.check(context.Background()) // it notes the answer
-		case <-w.stop:
-			return
+		case <-s.draining.Done():
 		}
 	}
 }
 
-// isOver reports whether await has nothing to wait for, and ends it then.
-func (w *storeWatch) isOver() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.isProbing = w.why != "" || w.inGrace
-	return !w.isProbing
-}
-
-// check returns whether the store answers: it asks, unless somebody else has within probeInterval.
-// Its error is that of the store, or of ctx.
-func (w *storeWatch) check(ctx context.Context) (storeState, error) {
-	p := w.latest()
-	select {
-	case <-p.ended:
-		return w.state(), p.err
-	case <-ctx.Done():
-		return storeState{}, context.Cause(ctx)
-	}
-}
-
-// latest returns the latest question, or a new one if that is too old.
-func (w *storeWatch) latest() *probe {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if p := w.asking; p == nil || driver.Now().Sub(p.began) >= probeInterval && p.isOver {
-		p = &probe{began: driver.Now(), ended: make(chan struct{})}
-		w.asking = p
-		w.start(func() { w.ask(p) })
-	}
-	return w.asking
-}
-
-// ask asks the store.
-func (w *storeWatch) ask(p *probe) {
-	ctx, cancel := bounded(context.Background())
+// probe asks whether the store answers. After an error it asks for a lock: a file on a full disk,
+// or one that was deleted, can still be read.
+func (s *Service) probe() error {
+	ctx, cancel := bounded(s.draining)
 	defer cancel()
-	why, grace, err := "", time.Duration(0), w.probe(ctx)
-	if err != nil {
-		why, grace = w.explain(err)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.setLocked(why, grace, err)
-	if grace == 0 { // otherwise the store answers
-		p.err = err
-	}
-	p.isOver = true
-	close(p.ended)
-}
-
-// probe asks whether the store answers, and grants if it may be that it does not: a file on a full
-// disk, or one that was deleted, can still be read.
-func (s *Service) probe(ctx context.Context) error {
-	if s.opts.Grace == nil && !s.store.suspect.Load() {
+	if !s.store.suspect.Load() {
 		_, err := s.driver.Status(ctx, "snib-ready")
+		if err != nil {
+			s.store.suspect.Store(true)
+		}
 		return err
 	}
 	l, err := s.driver.Acquire(ctx, driver.Request{
@@ -214,11 +150,15 @@ func (w *storeWatch) state() storeState {
 // ready answers whether the replica should get requests: it does not shut down, and it reaches the
 // store. In a grace period the store renews and releases holds, so the answer is 200.
 func (s *Service) ready(w http.ResponseWriter, r *http.Request) error {
-	st, err := s.store.check(r.Context())
-	switch {
-	case r.Context().Err() != nil:
+	select {
+	case <-s.store.known:
+	case <-s.draining.Done():
+		return errDraining()
+	case <-r.Context().Done():
 		return context.Cause(r.Context())
-	case err != nil:
+	}
+	switch st := s.store.state(); {
+	case st.Why != "":
 		return wire.NewProblem(wire.ProblemUnavailable, st.Why, probeInterval)
 	case st.Grace > 0:
 		return writeJSON(w, http.StatusOK, map[string]any{"status": "grace", "grace_ms": wire.Millis(st.Grace)})
@@ -226,9 +166,14 @@ func (s *Service) ready(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
 }
 
-// unavailable returns the answer to a request for which the store was unavailable.
+// unavailable returns the answer to a request that the store did not serve. The log says why,
+// unless it has said so of the whole store.
 func (s *Service) unavailable(err error) *wire.Problem {
-	why, grace := s.store.note(err)
+	why, grace := s.store.explain(err)
+	if s.store.state() == (storeState{}) {
+		s.unserved.printf("store: it did not serve a request: %v", err)
+		s.store.suspect.Store(true)
+	}
 	kind := wire.ProblemUnavailable
 	if errors.Is(err, driver.ErrFull) {
 		kind = wire.ProblemFull
@@ -259,11 +204,10 @@ func (s *Service) beside(what string, err error) error {
 	return wire.NewProblem(wire.ProblemUnavailable, what+" is unavailable: see the log of the service", time.Second)
 }
 
-// fault logs an error that may come from the store, and lets that be asked.
+// fault logs an error that may come from the store.
 func (s *Service) fault(err error) {
 	s.faults.printf("fault: %v", err)
 	s.store.suspect.Store(true)
-	s.store.latest()
 }
 
 // isNoAnswer reports that a store or a database was not reached, or not in time.

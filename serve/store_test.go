@@ -19,7 +19,7 @@ import (
 	"github.com/sniblock/snib/remotelock/wire"
 )
 
-// A moodyStore is a store that fails as a test says. It counts the questions of its status.
+// A moodyStore is a store that fails as a test says.
 type moodyStore struct {
 	*memlock.Driver
 
@@ -27,7 +27,6 @@ type moodyStore struct {
 	status   error // of Status
 	acquires error // of Acquire
 	took     time.Duration
-	asked    int
 }
 
 func (s *moodyStore) set(status, acquires error) {
@@ -38,7 +37,6 @@ func (s *moodyStore) set(status, acquires error) {
 
 func (s *moodyStore) Status(ctx context.Context, name string) (driver.Status, error) {
 	s.mu.Lock()
-	s.asked++
 	err, took := s.status, s.took
 	s.mu.Unlock()
 	time.Sleep(took)
@@ -77,33 +75,33 @@ func get(ctx context.Context, s *Service, path string) *httptest.ResponseRecorde
 	return w
 }
 
-// TestReadyIsShared checks that many who ask at a time whether the replica is ready cost the store
-// one request a second, and that one of them who goes takes nothing from the others.
-func TestReadyIsShared(t *testing.T) {
+// A lockedRow is a store that can't serve the lock "job".
+type lockedRow struct{ *memlock.Driver }
+
+func (s lockedRow) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	if req.Name == "job" {
+		return nil, fmt.Errorf("%w: the row is locked", driver.ErrUnavailable)
+	}
+	return s.Driver.Acquire(ctx, req)
+}
+
+// TestOneLockFails checks that a store which can't serve one lock is not called down.
+func TestOneLockFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &moodyStore{Driver: memlock.New(), took: 100 * time.Millisecond}
-		s := newService(t, store, Options{})
-		gone, leave := context.WithCancel(t.Context())
-		go get(gone, s, wire.PathReady)
-		synctest.Wait()
-		leave()
-		var asking sync.WaitGroup
-		for range 1000 {
-			asking.Go(func() {
-				if w := get(t.Context(), s, wire.PathReady); w.Code != http.StatusOK {
-					t.Errorf("%d %s, want 200", w.Code, w.Body)
-				}
-			})
+		log := make(chan string, 100)
+		s := newService(t, lockedRow{memlock.New()}, Options{Log: func(line string) { log <- line }})
+		for range 30 {
+			if w := post(t.Context(), s, wire.PathAcquire, `{"name":"job"}`); w.Code != 503 ||
+				!strings.Contains(w.Body.String(), "the store did not serve the request") {
+				t.Errorf("%d %s, want 503 that speaks of the request", w.Code, w.Body)
+			}
+			time.Sleep(probeInterval)
+			if w := get(t.Context(), s, wire.PathReady); w.Code != http.StatusOK || !s.Stats().StoreUp {
+				t.Errorf("%d %s, want 200: other locks can be had", w.Code, w.Body)
+			}
 		}
-		asking.Wait()
-		synctest.Wait()
-		if store.asked != 1 {
-			t.Errorf("the store was asked %d times for 1,001 requests, want once", store.asked)
-		}
-		time.Sleep(probeInterval)
-		store.set(driver.ErrUnavailable, nil)
-		if w := get(t.Context(), s, wire.PathReady); w.Code != http.StatusServiceUnavailable {
-			t.Errorf("a second later, with the store down: %d %s, want 503", w.Code, w.Body)
+		if line := <-log; len(log) > 0 || !strings.HasPrefix(line, "store: it did not serve a request: ") {
+			t.Errorf("the log has %q and %d more lines, want one of a request", line, len(log))
 		}
 	})
 }
@@ -145,7 +143,7 @@ func TestStoreChanges(t *testing.T) {
 		}
 		logs("store: it grants nothing until ")
 		store.set(nil, nil)
-		time.Sleep(31 * time.Second)
+		time.Sleep(31*time.Second + probeInterval/2) // and so between two probes
 		logs("store: it grants again")
 
 		refused := fmt.Errorf("%w: dial tcp 192.0.2.1:6379: %w", driver.ErrUnavailable, syscall.ECONNREFUSED)
@@ -153,19 +151,18 @@ func TestStoreChanges(t *testing.T) {
 		for range 3 {
 			acquire(503, "the store refuses connections: its server does not run", 1000)
 		}
+		time.Sleep(2 * probeInterval)
 		if st := s.Stats(); st.StoreUp {
 			t.Error("the store is shown as up while it is down")
 		}
 		store.set(errNoAnswer, errNoAnswer)
 		acquire(503, "the store does not answer in time", 1000)
-		logs("store: down: " + refused.Error())
+		logs("store: it did not serve a request: "+refused.Error(), "store: down: "+refused.Error())
 
 		store.set(nil, errGrace(30*time.Second))
 		time.Sleep(2 * probeInterval)
 		logs("store: up again, after ", "store: it grants nothing until ")
-		for range 3 {
-			acquire(503, "the store has restarted, and grants nothing for another 30s", 30_000)
-		}
+		acquire(503, "the store has restarted, and grants nothing for another 30s", 30_000)
 		if w := get(t.Context(), s, wire.PathReady); w.Code != http.StatusOK ||
 			!strings.Contains(w.Body.String(), `"status":"grace"`) {
 			t.Errorf("readyz in the grace period: %d %s, want 200 and that it is one", w.Code, w.Body)
@@ -174,7 +171,7 @@ func TestStoreChanges(t *testing.T) {
 			t.Errorf("the store is shown as %+v in the grace period", st)
 		}
 		store.set(nil, errGrace(50*time.Second)) // it has restarted once more
-		acquire(503, "the store has restarted, and grants nothing for another 50s", 50_000)
+		time.Sleep(2 * probeInterval)
 		store.set(nil, nil)
 		time.Sleep(51 * time.Second)
 		logs("store: it grants nothing until ", "store: it grants again")
@@ -198,7 +195,7 @@ func TestStoreOnlyReads(t *testing.T) {
 		want int
 		log  []string // before "store: up again"
 	}{
-		{unavailable, acquire, 503, []string{"store: down: " + full}},
+		{unavailable, acquire, 503, []string{"store: it did not serve a request: " + full, "store: down: " + full}},
 		{unavailable, readID, 503, []string{"fault: the id of the store: " + full, "store: down: " + full}},
 		{errors.New("the file\nwas deleted"), acquire, 500, []string{"fault: " + deleted, "store: down: " + deleted}},
 	} {
@@ -259,9 +256,9 @@ func TestAuditFaultIsLogged(t *testing.T) {
 // store.
 func TestGoneClientIsNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &moodyStore{Driver: memlock.New(), took: time.Second}
+		store := &moodyStore{Driver: memlock.New(), took: probeInterval / 4}
 		s := newService(t, store, Options{Log: func(line string) { t.Errorf("log: %s", line) }})
-		time.Sleep(2 * store.took) // it has been asked whether the store answers
+		time.Sleep(store.took + probeInterval/2) // between two probes
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		store.set(fmt.Errorf("%w: %w", driver.ErrUnavailable, context.Canceled), nil)

@@ -16,9 +16,10 @@ export class Lock {
   #ended = new AbortController();
   #timer;
   #deadline = 0;
+  #current = 0; // the replica that is asked first
 
   constructor(urls, name, { ttl = 30_000, credential } = {}) {
-    Object.assign(this, { urls: [...urls], name, ttl, credential });
+    Object.assign(this, { urls, name, ttl, credential });
     this.id = crypto.randomUUID(); // a secret: whoever knows it can release the lock
   }
 
@@ -118,15 +119,18 @@ export class Lock {
     const body = JSON.stringify({ name: this.name, id: this.id, ...fields });
     const headers = { "Content-Type": "application/json" };
     if (this.credential) headers.Authorization = `Bearer ${this.credential}`;
+    const first = this.#current; // requests at the same time may change it
     for (let tries = 0; tries < this.urls.length; tries++) {
-      const sent = performance.now();
+      const sent = performance.now(), at = (first + tries) % this.urls.length;
       try {
         const signal = AbortSignal.timeout(Math.ceil(timeout));
-        const response = await fetch(`${this.urls[0]}/v1/${operation}`, { method: "POST", body, headers, signal });
+        const response = await fetch(`${this.urls[at]}/v1/${operation}`, { method: "POST", body, headers, signal });
         const text = await response.text();
-        if (response.status < 500) return { status: response.status, answer: JSON.parse(text || "{}"), sent, repeated: tries > 0 };
+        if (response.status >= 500) continue;
+        const answer = JSON.parse(text || "{}");
+        this.#current = at;
+        return { status: response.status, answer, sent, repeated: tries > 0 };
       } catch {} // no answer, or half of one
-      this.urls.push(this.urls.shift()); // the next replica, which later requests stay with
     }
     throw new Unavailable(this.name);
   }

@@ -32,6 +32,7 @@ class Lock:
 
     def __init__(self, urls, name, ttl=30.0, credential=None, on_lost=lambda: None):
         self.urls, self.name, self.ttl, self.credential, self.on_lost = list(urls), name, ttl, credential, on_lost
+        self.current = 0  # the replica that is asked first
         self.id = secrets.token_hex(16)  # a secret: whoever knows it can release the lock
         self.token = None  # the fencing token
         self.deadline, self.ended = 0.0, threading.Event()
@@ -127,8 +128,10 @@ class Lock:
         headers = {"Content-Type": "application/json"}
         if self.credential:
             headers["Authorization"] = "Bearer " + self.credential
+        first = self.current  # requests of other threads may change it
         for tries in range(len(self.urls)):
-            request, sent = urllib.request.Request(f"{self.urls[0]}/v1/{operation}", body, headers), now()
+            at = (first + tries) % len(self.urls)
+            request, sent = urllib.request.Request(f"{self.urls[at]}/v1/{operation}", body, headers), now()
             with contextlib.suppress(OSError, ValueError, http.client.HTTPException):  # no answer, half of one, or a proxy's
                 try:
                     response = urllib.request.urlopen(request, timeout=timeout)
@@ -136,6 +139,6 @@ class Lock:
                     response = e
                 with response:
                     if response.code < 500:
-                        return response.code, json.loads(response.read() or b"{}"), sent, tries > 0
-            self.urls.append(self.urls.pop(0))  # the next replica, which later requests stay with
+                        answer, self.current = json.loads(response.read() or b"{}"), at
+                        return response.code, answer, sent, tries > 0
         raise Unavailable(self.name)

@@ -28,7 +28,6 @@ const (
 	ProblemHeld        = "held"
 	ProblemQuota       = "quota"
 	ProblemInternal    = "internal"
-	ProblemUnsupported = "unsupported"
 	ProblemUnavailable = "unavailable"
 	ProblemFull        = "too-many-connections"
 	ProblemDraining    = "draining"
@@ -93,7 +92,6 @@ var problems = map[string]struct {
 	ProblemContentType: {415, "the content type must be " + TypeJSON},
 	ProblemHeld:        {423, "the lock is held"},
 	ProblemQuota:       {429, "there are too many requests"},
-	ProblemUnsupported: {501, "the store can't do this"},
 	ProblemUnavailable: {503, "the store is unavailable"},
 	ProblemFull:        {503, "the server has no connection left"},
 	ProblemDraining:    {503, "this replica is shutting down"},

@@ -111,7 +111,6 @@ type Queued struct {
 	Name         string `json:"name"`
 	ID           string `json:"id"`
 	PlaceTimeout int64  `json:"place_ms"`
-	Ahead        int    `json:"ahead"` // how many wait before it at this replica
 
 	Holders []Holder `json:"holders,omitempty"`
 }
@@ -255,6 +254,7 @@ type Holder struct {
 	Inherited bool      `json:"inherited,omitempty"`
 	Heirs     []Process `json:"heirs,omitempty"`
 	Foreign   string    `json:"foreign,omitempty"`
+	Unsure    bool      `json:"unsure,omitempty"` // it may be no lock: nobody can end it
 	Count     int       `json:"count,omitempty"`
 }
 
@@ -280,8 +280,7 @@ type Event struct {
 	// Holder is whose hold has begun or ended.
 	Holder *Holder `json:"holder,omitempty"`
 
-	// End says how the hold of a released event ended, if that is known: by a release or by force
-	// through this replica, or because nobody renewed it.
+	// End says how the hold of a released event ended, if this replica knows it.
 	End string `json:"end,omitempty"`
 }
 
@@ -289,7 +288,6 @@ type Event struct {
 const (
 	EndReleased = "released"
 	EndBroken   = "broken"
-	EndExpired  = "expired"
 )
 
 // The types of events.

@@ -336,17 +336,6 @@ func TestBreakIsRecorded(t *testing.T) {
 	}
 }
 
-// TestOtherOriginsAreRefused checks that a right token is no way around.
-func TestOtherOriginsAreRefused(t *testing.T) {
-	token, line := NewToken()
-	a := newTestAccess(t, "[token.ci]\n"+line+"\nverbs = [\"acquire\"]\nprefixes = [\"\"]\n")
-	r := request(token)
-	r.Method = "POST"
-	r.Header.Set("Sec-Fetch-Site", "cross-site")
-	_, err := a.Authenticate(r)
-	wantRefusal(t, err, "forbidden")
-}
-
 // TestRightsEnd checks that rights end while a principal is there.
 func TestRightsEnd(t *testing.T) {
 	token, line := NewToken()

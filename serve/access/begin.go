@@ -62,7 +62,7 @@ func (l *AuditLog) begin(event Event, act serve.Action) (func(serve.Outcome), er
 func isRefused(err error) bool {
 	isTarget := func(target error) bool { return errors.Is(err, target) }
 	return errors.As(err, new(*wire.Problem)) || slices.ContainsFunc([]error{
-		driver.ErrHeld, driver.ErrLost, driver.ErrKind, driver.ErrInvalid, errors.ErrUnsupported}, isTarget)
+		driver.ErrHeld, driver.ErrLost, driver.ErrKind, driver.ErrInvalid}, isTarget)
 }
 
 // allows reports whether the rights allow an action.

@@ -8,15 +8,17 @@ import (
 	"testing"
 )
 
+// TestOrigins sends each request with a token of the policy: that is no way around.
 func TestOrigins(t *testing.T) {
+	token, line := NewToken()
 	loopback := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7117}
 	public := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 443}
-	named := []string{"locks.example.com"}
+	const named = `hosts = ["locks.example.com"]`
 	tests := []struct {
 		name, method, host string
 		header             map[string]string
 		listener           net.Addr
-		hosts              []string // of the policy
+		hosts              string // in the policy
 		ok                 bool
 	}{
 		{name: "Curl", method: "POST", host: "localhost:7117", ok: true},
@@ -48,9 +50,12 @@ func TestOrigins(t *testing.T) {
 			for k, v := range tt.header {
 				r.Header.Set(k, v)
 			}
-			err := (&Policy{hosts: tt.hosts}).checkOrigin(r)
-			if got := err == nil; got != tt.ok {
-				t.Errorf("error = %v, want admitted = %v", err, tt.ok)
+			r.Header.Set("Authorization", "Bearer "+token)
+			a := newTestAccess(t, tt.hosts+"\n[token.ci]\n"+line+"\nverbs = [\"acquire\"]\nprefixes = [\"\"]\n")
+			if _, err := a.Authenticate(r); !tt.ok {
+				wantRefusal(t, err, "forbidden")
+			} else if err != nil {
+				t.Errorf("error = %v, want it admitted", err)
 			}
 		})
 	}

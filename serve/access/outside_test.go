@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/sniblock/snib/fence"
 	"github.com/sniblock/snib/internal/livetest"
@@ -71,8 +70,7 @@ func startService(t *testing.T, policy string, tokens map[string]string, files *
 	if err != nil {
 		t.Fatal(err)
 	}
-	service, err := serve.New(store, serve.Options{Access: s.Access, Fence: new(fence.Memory),
-		EventInterval: 5 * time.Millisecond})
+	service, err := serve.New(store, serve.Options{Access: s.Access, Fence: new(fence.Memory)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -462,40 +460,13 @@ func TestServiceCertificates(t *testing.T) {
 		Cert: filepath.Join(dir, livetest.CertFile), Key: filepath.Join(dir, livetest.KeyFile),
 		ClientCA: filepath.Join(dir, livetest.AuthorityFile),
 	})
-	connect := func(certs ...tls.Certificate) {
-		s.client.CloseIdleConnections()
-		s.client.Transport = &http.Transport{
-			TLSClientConfig: &tls.Config{RootCAs: authority.Pool(), Certificates: certs}, ForceAttemptHTTP2: true,
-		}
-	}
 	names := x509.Certificate{DNSNames: []string{"backup.example.com"}}
-	connect(authority.Issue(t, names))
+	program := &tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{authority.Issue(t, names)}}
+	s.client.Transport = &http.Transport{TLSClientConfig: program.Clone(), ForceAttemptHTTP2: true}
 	s.acquire("", "a", "owner")
-	connect(authority.Issue(t, x509.Certificate{DNSNames: []string{"other.example.com"}}))
-	if a := s.send("POST", wire.PathAcquire, "", wire.Acquire{Name: "b", ID: longID("a")}); a.status != http.StatusUnauthorized {
-		t.Errorf("another certificate: %d %s, want 401", a.status, a.body)
-	}
-	connect()
-	if a := s.send("POST", wire.PathAcquire, "", wire.Acquire{Name: "b", ID: longID("a")}); a.status != http.StatusUnauthorized {
-		t.Errorf("no certificate: %d %s, want 401", a.status, a.body)
-	}
-	expired := names
-	expired.NotBefore, expired.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(-time.Minute)
-	for name, cert := range map[string]tls.Certificate{
-		"an expired one": authority.Issue(t, expired), "one of another authority": livetest.NewAuthority(t).Issue(t, names),
-	} {
-		connect(cert)
-		if resp, err := s.client.Get(s.url + wire.PathStore); err == nil {
-			resp.Body.Close()
-			t.Errorf("%s was admitted to the connection", name)
-		}
-	}
 
 	// The same, as a program uses it.
-	d, err := remotelock.Open(t.Context(), remotelock.Config{
-		Servers: []string{s.url},
-		TLS:     &tls.Config{RootCAs: authority.Pool(), Certificates: []tls.Certificate{authority.Issue(t, names)}},
-	})
+	d, err := remotelock.Open(t.Context(), remotelock.Config{Servers: []string{s.url}, TLS: program})
 	if err != nil {
 		t.Fatal(err)
 	}

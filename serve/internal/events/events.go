@@ -23,14 +23,6 @@ type Event struct {
 	End  string // of the hold that was released, as wire has it; "": unknown
 }
 
-// isExpired reports whether a hold that is missing now has expired: nobody renewed it between two
-// looks, and its time was over before this one. A holder that lives renews every third of the TTL.
-// So between two looks without a renewal it has the more time left, the longer they are apart.
-func isExpired(older, last driver.Holding, between, since time.Duration) bool {
-	isRenewed := older.Left-last.Left < between/2
-	return !isRenewed && last.Left < since+since/4 // the store read its clock before we read ours
-}
-
 // diff calls yield with what happened to a lock between two snapshots of it.
 func diff(before, after driver.Status, yield func(kind string, hold driver.Holding)) {
 	passed := false

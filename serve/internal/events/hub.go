@@ -119,13 +119,11 @@ type poller struct {
 	// These are guarded by the mu of the hub.
 	wake   chan struct{} // closed and replaced when something is new
 	locks  map[string]driver.Status
-	older  map[string]driver.Status // the snapshot before that
-	at     time.Time                // of the snapshot locks
-	apart  time.Duration            // from older to locks
-	err    error                    // of the last listing; locks and at are older then
-	next   uint64                   // the number of the next event
-	events []Event                  // the last ones, at most Kept, and of KeptBytes
-	size   int                      // of the events
+	at     time.Time // of the snapshot locks
+	err    error     // of the last listing; locks and at are older then
+	next   uint64    // the number of the next event
+	events []Event   // the last ones, at most Kept, and of KeptBytes
+	size   int       // of the events
 }
 
 // A Listener reads the events of a hub. It is for one goroutine at a time.
@@ -285,7 +283,6 @@ func (p *poller) poll() error {
 	defer p.h.mu.Unlock()
 	if p.err = err; err == nil {
 		p.keepLocked(locks, at)
-		p.older, p.apart = p.locks, at.Sub(p.at)
 		p.locks, p.at = locks, at
 	}
 	close(p.wake)
@@ -318,7 +315,7 @@ func (p *poller) keepLocked(locks map[string]driver.Status, at time.Time) {
 		diff(before, after, func(kind string, hold driver.Holding) {
 			e := Event{Seq: p.next, Kind: kind, At: at, Lock: after, Hold: hold}
 			if kind == wire.EventReleased {
-				e.End = p.endLocked(name, hold, at)
+				e.End = p.h.endLocked(name, hold)
 			}
 			p.events = append(p.events, e)
 			p.size += sizeOf(after)
@@ -342,18 +339,14 @@ func (p *poller) keepLocked(locks map[string]driver.Status, at time.Time) {
 }
 
 // endLocked returns how a hold ended that was in the last snapshot.
-func (p *poller) endLocked(name string, hold driver.Holding, at time.Time) string {
-	if n, ok := p.h.ends[Hold{name, hold.ID}]; ok {
+func (h *Hub) endLocked(name string, hold driver.Holding) string {
+	if n, ok := h.ends[Hold{name, hold.ID}]; ok {
 		return n.end // somebody may have broken what was kept
 	}
 	if hold.Holder.Kind == driver.KindKept {
 		return wire.EndReleased
 	}
-	older := p.older[name].Holders
-	if i := find(older, hold); i >= 0 && isExpired(older[i], hold, p.apart, at.Sub(p.at)) {
-		return wire.EndExpired
-	}
-	return "" // unknown
+	return "" // unknown: by another replica or program, or because nobody renewed it
 }
 
 // forgetNotesLocked forgets the notes of holds that no snapshot has or will have.

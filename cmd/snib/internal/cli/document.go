@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/remotelock"
 )
 
 // The documents that -o json prints, and their parts. docs/schemas.md has them as tables, in which
@@ -71,7 +72,8 @@ type lockJSON struct {
 
 type holderJSON struct {
 	// a digest of the id, which `--id` of `snib release` accepts in its place. Missing if there is
-	// none. The id itself is never shown, because anyone who knows it can release the lock
+	// none, or a lock service hides it. The id itself is never shown, because anyone who knows it
+	// can release the lock
 	IDDigest string `json:"id_digest,omitempty"`
 	Token    uint64 `json:"token"` // its fencing token
 	processJSON
@@ -134,9 +136,9 @@ func toHolder(h driver.Holding) holderJSON {
 	return j
 }
 
-// idDigest returns the digest of the id of h, or "" if h has none.
+// idDigest returns the digest of the id of h, or "" if h has none, or a lock service hides it.
 func idDigest(h driver.Holding) string {
-	if h.ID == "" {
+	if h.ID == "" || remotelock.IsHidden(h.ID) {
 		return ""
 	}
 	return driver.Digest(h.ID)

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/sniblock/snib/driver"
 )
 
 // TestSchemas compares the page with the types of the documents, and the comments on their fields.
@@ -154,4 +156,13 @@ func title(name string) string {
 	name = strings.TrimSuffix(name, "JSON")
 	name = regexp.MustCompile(`[a-z][A-Z]`).ReplaceAllStringFunc(name, func(s string) string { return s[:1] + " " + strings.ToLower(s[1:]) })
 	return strings.ToUpper(name[:1]) + name[1:]
+}
+
+// TestHiddenID checks that no digest is shown for an id that a lock service hides, as remotelock
+// has it: nothing would take the digest.
+func TestHiddenID(t *testing.T) {
+	h := driver.Holding{ID: "token:7", Token: 7}
+	if got := toHolder(h).IDDigest; got != "" || findHold(driver.Status{Holders: []driver.Holding{h}}, "") != nil {
+		t.Errorf("digest = %q, want none, and that no id finds the hold", got)
+	}
 }

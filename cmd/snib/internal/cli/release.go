@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/remotelock"
 )
 
 // A releaseCommand is one call of "snib release".
@@ -69,7 +71,7 @@ func (r *releaseCommand) release(ctx context.Context, s *backend.Store, name str
 	if len(holds) == 0 {
 		if r.id != "" { // which may be somebody's secret
 			hint := ""
-			if len(st.Holders) > 0 && s.Info().Backend == "remote" {
+			if slices.ContainsFunc(st.Holders, func(h driver.Holding) bool { return remotelock.IsHidden(h.ID) }) {
 				hint = ", or the lock service shows no ids to you: that needs the verb admin"
 			}
 			return failf(exitNotHeld, "%s is not held under this id%s", printable(name), hint)

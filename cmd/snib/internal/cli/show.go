@@ -75,8 +75,8 @@ func lockText(st driver.Status, grace time.Duration) string {
 // writeHolder writes who has, or had, a hold, and since when.
 func writeHolder(b *strings.Builder, h driver.Holding) {
 	writeField(b, "holder", holderName(h))
-	if !isUnbreakable(h) {
-		writeField(b, "  id", idDigest(h)+" (digest)")
+	if digest := idDigest(h); digest != "" {
+		writeField(b, "  id", digest+" (digest)")
 	}
 	if h.Count > 0 {
 		writeField(b, "  acquired", plural(h.Count, "time"))

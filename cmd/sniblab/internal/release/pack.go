@@ -202,6 +202,7 @@ func (r *release) nfpmConfig(b binary, kind string, files []shared, date time.Ti
 		"maintainer": "The snib authors <https://" + r.root + ">", "homepage": "https://" + r.root,
 		"description": "Distributed locks for shell scripts\nsnib runs programs while it holds a lock in SQLite, Redis, PostgreSQL, MySQL,\nZooKeeper or etcd, and shows and frees such locks.",
 		"contents":    contents,
+		"scripts":     map[string]string{"postinstall": filepath.Join(r.clone, "cmd", "snib", "postinstall.sh")},
 	}
 }
 

@@ -33,6 +33,7 @@ func (r *release) share(ctx context.Context, date time.Time) ([]shared, error) {
 		{filepath.Join(r.clone, "LICENSE"), "/usr/share/doc/snib/copyright"},
 		{filepath.Join(r.clone, "docs", "command.md"), "/usr/share/doc/snib/command.md"},
 		{filepath.Join(r.clone, "cmd", "snib", "snib.service"), "/usr/lib/systemd/system/snib.service"},
+		{filepath.Join(r.clone, "cmd", "snib", "sysusers.conf"), "/usr/lib/sysusers.d/snib.conf"},
 		{filepath.Join(r.clone, "cmd", "snib", "monitoring", "alerts.yml"), "/usr/share/doc/snib/alerts.yml"},
 		{filepath.Join(r.clone, "cmd", "snib", "monitoring", "grafana.json"), "/usr/share/doc/snib/grafana.json"},
 	}

@@ -140,6 +140,9 @@ func checkFiles(t *testing.T, r *release, installed string) {
 		t.Error(err)
 	} else {
 		same("the package for Debian", got)
+		if _, err := (call{dir: unpacked, cmd: []string{"dpkg-deb", "--control", r.file(here, ".deb"), "."}}).output(t.Context()); err != nil {
+			t.Error(err)
+		}
 		checkShared(t, unpacked)
 	}
 	rpm, err := os.ReadFile(r.file(here, ".rpm"))
@@ -160,7 +163,8 @@ func checkFiles(t *testing.T, r *release, installed string) {
 // checkShared checks what is beside the command in a package that was unpacked into dir.
 func checkShared(t *testing.T, dir string) {
 	t.Helper()
-	want := map[string]string{"/usr/share/man/man1/snib.1": "128+N:", "/usr/lib/systemd/system/snib.service": "ExecStart=/usr/bin/snib serve"}
+	want := map[string]string{"/usr/share/man/man1/snib.1": "128+N:", "/usr/lib/systemd/system/snib.service": "User=snib\n",
+		"/usr/lib/sysusers.d/snib.conf": "u snib ", "/postinst": "systemd-sysusers snib.conf"}
 	for shell, file := range completions {
 		want[file] = map[string]string{"bash": "complete -o default", "zsh": "#compdef snib",
 			"fish": "complete -c snib"}[shell]

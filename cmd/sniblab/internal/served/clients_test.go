@@ -43,7 +43,7 @@ func TestClients(t *testing.T) {
 			}
 			for name, test := range map[string]func(*clientWorld){
 				"KilledReplica": (*clientWorld).killReplica, "LostAnswers": (*clientWorld).loseAnswers, "PausedClient": (*clientWorld).pauseClient,
-				"Outage": (*clientWorld).outage,
+				"Outage": (*clientWorld).outage, "TwoRequests": (*clientWorld).failTwo,
 			} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
@@ -89,21 +89,55 @@ type clientWorld struct {
 	store           *memlock.Store
 	replicas        []*httptest.Server
 	proxies         []*livetest.Proxy
+	refusals        refusals
+}
+
+// refusals are what a replica does with two requests that come at the same time: it refuses the
+// first once the second has come, and the second once another replica has served the first.
+type refusals struct {
+	isOn         atomic.Bool
+	came         atomic.Int32
+	both, served chan bool
+}
+
+func (m *refusals) refuse(w http.ResponseWriter, r *http.Request) {
+	await := func(event <-chan bool) {
+		select {
+		case <-event:
+		case <-r.Context().Done():
+		}
+	}
+	switch m.came.Add(1) {
+	case 1:
+		await(m.both)
+	case 2:
+		close(m.both)
+		await(m.served)
+	}
+	w.WriteHeader(http.StatusServiceUnavailable)
 }
 
 func newClientWorld(t *testing.T, program, script string) *clientWorld {
 	w := &clientWorld{T: t, program: program, script: script, store: new(memlock.Store)}
+	w.refusals.both, w.refusals.served = make(chan bool), make(chan bool, 10)
 	guard, limited := new(fence.Memory), new(atomic.Bool)
-	for range 2 {
+	for i := range 2 {
 		s, err := serve.New(w.store.Open(), serve.Options{Fence: guard})
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == wire.PathRenew && !limited.Swap(true) {
-				http.Error(w, "<p>slow down</p>", http.StatusTooManyRequests)
-			} else {
-				s.ServeHTTP(w, r)
+		r := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			isFence := r.URL.Path == wire.PathFence && w.refusals.isOn.Load()
+			switch {
+			case r.URL.Path == wire.PathRenew && !limited.Swap(true):
+				http.Error(rw, "<p>slow down</p>", http.StatusTooManyRequests)
+			case isFence && i == 0:
+				w.refusals.refuse(rw, r)
+			default:
+				s.ServeHTTP(rw, r)
+			}
+			if isFence && i == 1 {
+				w.refusals.served <- true
 			}
 		}))
 		t.Cleanup(func() {
@@ -249,4 +283,14 @@ func (w *clientWorld) outage() {
 	a.fails("release", "Unavailable") // soon, before its lease is over
 	b.fails("wait", "Unavailable")
 	b.fails("try", "Unavailable")
+}
+
+// failTwo sends two requests at the same time, which the same replica fails. Each goes on with the
+// other one, which serves both.
+func (w *clientWorld) failTwo() {
+	a := w.start()
+	a.does("acquire")
+	w.refusals.isOn.Store(true)
+	a.does("fences")
+	a.does("release")
 }

@@ -12,6 +12,7 @@ import (
 	"mime"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/fence"
 	"github.com/sniblock/snib/memlock"
 	"github.com/sniblock/snib/remotelock/wire"
@@ -31,7 +33,11 @@ import (
 // description. An answer that is not described fails, as does a description of an answer that
 // did not come.
 func TestOpenAPI(t *testing.T) {
-	api := newAPI(t)
+	restarted := newAPI(t, restartedStore{memlock.New()})
+	if status := restarted.ask(http.MethodGet, wire.PathReady, "", nil); status != http.StatusOK {
+		t.Errorf("GET %s in a grace period = %d, want 200", wire.PathReady, status)
+	}
+	api := newAPI(t, memlock.New())
 	for _, c := range apiCases {
 		t.Run(strings.TrimPrefix(c.path, "/")+" "+strconv.Itoa(c.status), func(t *testing.T) {
 			api.t = t
@@ -158,19 +164,26 @@ type api struct {
 	token   uint64 // of the last hold
 }
 
-func newAPI(t *testing.T) *api {
-	d := memlock.New()
+// A restartedStore is a store in its grace period.
+type restartedStore struct{ *memlock.Driver }
+
+func (restartedStore) Acquire(context.Context, driver.Request) (driver.Lease, error) {
+	return nil, driver.ErrUnavailable
+}
+
+func newAPI(t *testing.T, d driver.Driver) *api {
 	s, err := serve.New(d, serve.Options{
 		Access: answering{}, Audit: someEvents, Doctor: someFindings, Leaks: someLeaks, Fence: new(fence.Memory),
 		Metrics:  http.HandlerFunc(someMetrics),
+		Grace:    func(error) time.Duration { return time.Minute },
 		Identity: func(context.Context) (string, error) { return "store", nil },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(s)
-	t.Cleanup(func() { server.Close(); d.Close() })
-	return &api{t: t, service: s, server: server, doc: parseDocument(t, strings.NewReader(serve.OpenAPI()))}
+	t.Cleanup(func() { server.Close(); _ = s.Drain(t.Context()); d.Close() })
+	return &api{t: t, service: s, server: server, doc: parseDocument(t)}
 }
 
 // someEvents returns events with all fields, and with few.
@@ -317,9 +330,13 @@ type document struct {
 	seen    map[string]bool               // answers
 }
 
-func parseDocument(t testing.TB, r io.Reader) *document {
+func parseDocument(t testing.TB) *document {
 	t.Helper()
-	doc, err := jsonschema.UnmarshalJSON(r)
+	text, err := os.ReadFile("../../../../serve/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}

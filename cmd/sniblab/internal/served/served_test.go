@@ -60,7 +60,7 @@ func startReplica(t testing.TB, d driver.Driver, certs string) (addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: described(t, parseDocument(t, strings.NewReader(serve.OpenAPI())), s)}
+	server := &http.Server{Handler: described(t, parseDocument(t), s)}
 	go func() { _ = store.Listen(server, listener, certs) }() // until it is closed
 	t.Cleanup(func() {
 		_ = server.Close() // clients that have gone are of no interest

@@ -33,7 +33,7 @@ func startService(t *testing.T, d driver.Driver, rules *access.Access) *service 
 	if d == nil {
 		d = memlock.New()
 	}
-	opts := serve.Options{EventInterval: 50 * time.Millisecond, Doctor: someFindings, Leaks: someLeaks}
+	opts := serve.Options{Doctor: someFindings, Leaks: someLeaks}
 	if rules != nil {
 		opts.Access, opts.Audit = rules, rules.Recent
 	}
@@ -131,20 +131,7 @@ func (c client) request(name string) driver.Request {
 // hold takes a lock.
 func (c client) hold(name string) driver.Lease {
 	c.t.Helper()
-	return c.acquire(c.request(name))
-}
-
-// holdFor takes a lock that ends by itself.
-func (c client) holdFor(name string, ttl time.Duration) driver.Lease {
-	c.t.Helper()
-	req := c.request(name)
-	req.TTL = ttl
-	return c.acquire(req)
-}
-
-func (c client) acquire(req driver.Request) driver.Lease {
-	c.t.Helper()
-	l, err := c.d.Acquire(c.t.Context(), req)
+	l, err := c.d.Acquire(c.t.Context(), c.request(name))
 	if err != nil {
 		c.t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ const does = {
   wait: () => lock.acquire(1000),
   check: () => lock.check(),
   fence: () => lock.fence("disk"),
+  fences: () => Promise.all([lock.fence("disk"), lock.fence("disk")]),
   release: () => lock.release(),
 };
 for await (const line of createInterface(process.stdin)) {

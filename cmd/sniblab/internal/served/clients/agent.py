@@ -1,6 +1,7 @@
 """Does what it is told with a lock of examples/python, and says what comes of it."""
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from service_lock import Lock
 
@@ -16,6 +17,7 @@ does = {
     "wait": lambda: lock.acquire(1),
     "check": lock.check,
     "fence": lambda: lock.fence("disk"),
+    "fences": lambda: list(ThreadPoolExecutor().map(lock.fence, ["disk", "disk"])),
     "release": lock.release,
 }
 for line in sys.stdin:

@@ -98,7 +98,7 @@ function Timeline({ spans, now }: { spans: Span[]; now: number }) {
       <ol class="timeline">{shown.map((s) => {
         const text = `${s.kind === "hold" ? `token ${s.token}` : "waiting"}, ${visible(place(s))}${s.label ? ", " + visible(s.label) : ""}: ` +
           `${duration((s.end ?? now) - s.start)}${s.end ? s.granted ? ", granted" : ended(s) : s.kind === "hold" ? ", holds" : ", waits"}`;
-        const x = at(s.start), isForced = s.how === "broken" || s.how === "expired";
+        const x = at(s.start), isForced = s.how === "broken";
         return (
           <li key={s.key + s.start}>
             <span class="wrap">{text}</span>
@@ -120,7 +120,6 @@ function ended(s: Span): string {
   switch (s.how) {
     case "released": return ", released";
     case "broken": return ", ended by force";
-    case "expired": return ", lost: nobody renewed it";
   }
   return ", ended";
 }
