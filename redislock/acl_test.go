@@ -73,12 +73,6 @@ func TestACL(t *testing.T) {
 	if _, err := d1.Admin().Servers(t.Context()); err != nil {
 		t.Errorf("Servers = %v", err)
 	}
-	if _, err := d1.Admin().Silence(t.Context(), "jobs/silence"); err != nil {
-		t.Errorf("Silence = %v", err)
-	}
-	if _, err := d1.Admin().Grace(t.Context()); err != nil {
-		t.Errorf("Grace = %v", err)
-	}
 	denied := func(d driver.Driver, name string) {
 		t.Helper()
 		req := request(name, "intruder", time.Minute)
