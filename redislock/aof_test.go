@@ -528,3 +528,20 @@ func TestAnswersOfWAITAOF(t *testing.T) {
 		})
 	}
 }
+
+// TestReleaseByIDIsSaved releases a lease of another process on a server that does not get it to
+// its disk. It may have a MinHold, which a crash that undid the release would end.
+func TestReleaseByIDIsSaved(t *testing.T) {
+	t.Parallel()
+	d, err := redislock.NewConn(t.Context(), savingConn{answer: "o", saved: redislock.Reply{Lines: []string{"0", "0"}}},
+		redislock.DurableAOF())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // it is retried until then
+	defer cancel()
+	if err := d.Lease("job", "id", aofTTL).Release(ctx); err == nil {
+		t.Error("Release = nil, although the disk may lack it")
+	}
+}
