@@ -142,3 +142,44 @@ func TestFullNodes(t *testing.T) {
 		}
 	}
 }
+
+// TestScanBoundsEachStep lists the locks of a node that takes several steps. The time for a step is
+// bounded, and not that for all of them: a node that is far away may have many keys.
+func TestScanBoundsEachStep(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	server.Must("EVAL", "for i = 1, 5000 do redis.call('SET', i, '') end", 0)
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	noted, found := &notingClient{Client: client}, make(map[string]bool)
+	err = (&node{client: noted}).scan(t.Context(), "", found)
+	steps := len(noted.deadlines)
+	if err != nil || len(found) != 5000 || steps < 2 || !noted.deadlines[steps-1].After(noted.deadlines[0]) {
+		t.Errorf("scan = %v, with %d names, in steps with the deadlines %v", err, len(found), noted.deadlines)
+	}
+}
+
+// A notingClient notes the deadlines of the requests on dedicated connections.
+type notingClient struct {
+	rueidis.Client
+	deadlines []time.Time
+}
+
+func (c *notingClient) Dedicate() (rueidis.DedicatedClient, func()) {
+	conn, release := c.Client.Dedicate()
+	return &notingConn{conn, c}, release
+}
+
+type notingConn struct {
+	rueidis.DedicatedClient
+	client *notingClient
+}
+
+func (c *notingConn) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	end, _ := ctx.Deadline()
+	c.client.deadlines = append(c.client.deadlines, end)
+	return c.DedicatedClient.Do(ctx, command)
+}
