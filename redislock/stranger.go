@@ -62,7 +62,7 @@ func (d admin) scanForeign(ctx context.Context, prefix string, endless bool, yie
 func (d admin) readForeign(ctx context.Context, keys []string, endless,
 	assumeLocks bool) (found []foreignKey, err error) {
 	for batch := range d.batches(keys) {
-		r := d.eval(ctx, Call{Script: foreignScript, Args: []string{rediskit.Flag(endless)}, Keys: slices.Clone(batch)})[0]
+		r := d.eval(ctx, Call{Script: foreignScript, Args: []string{rediskit.Flag(endless)}, Keys: batch})[0]
 		if r.Err != nil {
 			return nil, r.Err
 		}
