@@ -49,14 +49,11 @@ func (m fakeMaster) Do(ctx context.Context, command ...string) ([]string, error)
 	return m.savingConn.Do(ctx, command...)
 }
 
-func (c *fakeCluster) Eval(_ context.Context, calls ...redislock.Call) (replies []redislock.Reply) {
-	for _, call := range calls {
-		replies = append(replies, c.eval(call))
-	}
-	return replies
+func (c *fakeCluster) Eval(_ context.Context, calls ...redislock.Call) []redislock.Reply {
+	return []redislock.Reply{c.eval(calls[0])}
 }
 
-func openFake(t *testing.T, c *fakeCluster, opts ...redislock.Option) *redislock.Driver {
+func openFake(t *testing.T, c redislock.Conn, opts ...redislock.Option) *redislock.Driver {
 	t.Helper()
 	d, err := redislock.NewConn(t.Context(), c, opts...)
 	if err != nil {
