@@ -14,6 +14,7 @@ import (
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/redistest"
 	"github.com/sniblock/snib/redislock"
+	"github.com/sniblock/snib/redislock/redisadmin"
 )
 
 // TestACL uses the ACL users from the backend's documentation. Each can do what it is for, and
@@ -73,12 +74,6 @@ func TestACL(t *testing.T) {
 	if _, err := d1.Admin().Servers(t.Context()); err != nil {
 		t.Errorf("Servers = %v", err)
 	}
-	if _, err := d1.Admin().Silence(t.Context(), "jobs/silence"); err != nil {
-		t.Errorf("Silence = %v", err)
-	}
-	if _, err := d1.Admin().Grace(t.Context()); err != nil {
-		t.Errorf("Grace = %v", err)
-	}
 	denied := func(d driver.Driver, name string) {
 		t.Helper()
 		req := request(name, "intruder", time.Minute)
@@ -104,7 +99,17 @@ func TestACL(t *testing.T) {
 		!strings.Contains(err.Error(), "forceUnlock") {
 		t.Errorf("Break of a lock of Redisson = %v, want how to end it", err)
 	}
-	node.Must("DEL", "jobs/redisson")
+	node.Must("SET", "jobs/foreign", "an endless key")
+	for user, d := range map[string]*redislock.Driver{"locks": d1, "watch": watch} {
+		found := 0
+		err := errors.Join(
+			d.Admin().Foreign(t.Context(), "jobs/", func(driver.Status) bool { found++; return true }),
+			d.Admin().Strangers(t.Context(), "jobs/", func(redisadmin.Stranger) bool { found++; return true }))
+		if err != nil || found != 2*2 {
+			t.Errorf("Foreign and Strangers by %s = %v, with %d keys, want two for each", user, err, found)
+		}
+	}
+	node.Must("DEL", "jobs/redisson", "jobs/foreign")
 	if err := watch.Break(t.Context(), "jobs/x", "holder"); err == nil {
 		t.Error("Break by watch = nil")
 	}

@@ -313,10 +313,8 @@ func (a *attempt) nextPause(err error, retries *rediskit.Backoff) (pause time.Du
 // after each one: the first hint ends most waits, and a flood of hints must not cause as many
 // requests.
 func (a *attempt) sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		a.hintPause = 0
 		return
 	case <-ctx.Done():
@@ -324,9 +322,8 @@ func (a *attempt) sleep(ctx context.Context, d time.Duration) {
 	case <-a.woken:
 	}
 	if left := a.hintedAt.Add(a.hintPause).Left(driver.Now()); left > 0 {
-		timer.Reset(left)
 		select {
-		case <-timer.C:
+		case <-time.After(left):
 		case <-ctx.Done():
 		}
 	}
@@ -369,11 +366,9 @@ func (a *attempt) withdraw() {
 			go a.withdrawAgain()
 		}
 	})
-	timer := time.NewTimer(cleanupTimeout)
-	defer timer.Stop()
 	select {
 	case <-done:
-	case <-timer.C:
+	case <-time.After(cleanupTimeout):
 	}
 }
 
@@ -424,11 +419,9 @@ func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, original co
 		if !isTransient(err) || !retry {
 			return asUnavailable(err)
 		}
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
-			timer.Stop()
 			return asUnavailable(err)
 		}
 	}

@@ -19,7 +19,8 @@ func (d *Driver) Admin() redisadmin.Admin { return admin{d} }
 type admin struct{ *Driver }
 
 // Servers implements [redisadmin.Admin].
-func (d admin) Servers(ctx context.Context) ([]redisadmin.Server, error) {
+func (d admin) Servers(ctx context.Context) (all []redisadmin.Server, err error) {
+	defer func() { err = asUnavailable(err) }()
 	if d.life.Over() {
 		return nil, driver.ErrClosed
 	}
@@ -27,7 +28,6 @@ func (d admin) Servers(ctx context.Context) ([]redisadmin.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	var all []redisadmin.Server
 	for _, m := range masters {
 		info, err := infoOf(ctx, m)
 		if err != nil {

@@ -511,11 +511,7 @@ func TestAnswersOfWAITAOF(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			d, err := redislock.NewConn(t.Context(), savingConn{answer: tt.answer, saved: tt.saved}, redislock.DurableAOF())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer d.Close()
+			d := openFake(t, savingConn{answer: tt.answer, saved: tt.saved}, redislock.DurableAOF())
 			if f := d.Info().Fencing; f != driver.FencingDurable {
 				t.Errorf("Fencing is %v, want durable", f)
 			}
@@ -526,5 +522,18 @@ func TestAnswersOfWAITAOF(t *testing.T) {
 				t.Errorf("Acquire = %v, %v, want %v", l, err, tt.want)
 			}
 		})
+	}
+}
+
+// TestReleaseByIDIsSaved releases a lease of another process on a server that does not get it to
+// its disk. It may have a MinHold, which a crash that undid the release would end.
+func TestReleaseByIDIsSaved(t *testing.T) {
+	t.Parallel()
+	unsaved := savingConn{answer: "o", saved: redislock.Reply{Lines: []string{"0", "0"}}}
+	d := openFake(t, unsaved, redislock.DurableAOF())
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // it is retried until then
+	defer cancel()
+	if err := d.Lease("job", "id", aofTTL).Release(ctx); err == nil {
+		t.Error("Release = nil, although the disk may lack it")
 	}
 }

@@ -50,11 +50,9 @@ func (d *Driver) verifyLoop() {
 		if d.verify(leases) {
 			pause = minHintPause
 		}
-		timer := time.NewTimer(pause)
 		select {
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-d.life.Done():
-			timer.Stop()
 		}
 	}
 }

@@ -20,3 +20,6 @@ func HasLeases(d *Driver) bool { return d.hasLeases() }
 
 // Until returns how long a driver remembers a lease that nobody renews.
 func Until(l driver.Lease) driver.Instant { return l.(*lease).until }
+
+// SlotOf is slotOf.
+func SlotOf(key string) uint16 { return slotOf(key) }

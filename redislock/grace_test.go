@@ -194,29 +194,6 @@ func TestRestartWithMemory(t *testing.T) {
 	})
 }
 
-// TestShutdownKeepsExpiry stops a server that appends to a file, and starts it again. The holder
-// keeps its lock, and the time in which the server was down counts.
-func TestShutdownKeepsExpiry(t *testing.T) {
-	t.Parallel()
-	const ttl = 30 * time.Second
-	node := used(t, redistest.Single(t, "appendonly yes", "appendfsync everysec"))
-	d := open(t, at(node.Addr()))
-	l := take(t, d, request("job", "first", ttl))
-	before := node.Must("PTTL", "job").(int64)
-	began := time.Now()
-	node.Stop()
-	node.Restart()
-	least := time.Since(began) - 50*time.Millisecond // the server counts by another clock, in ms
-	after := node.Must("PTTL", "job").(int64)
-	if got := time.Duration(before-after) * time.Millisecond; after <= 0 || got < least {
-		t.Errorf("the key had %d ms left, and %d ms after a restart that took %v", before, after, least)
-	}
-	if err := renewAgain(t, d, l); err != nil {
-		t.Errorf("Renew after a restart = %v", err)
-	}
-	free(t, l)
-}
-
 // TestPromotion promotes a replica by hand. A request that comes before is not answered, and
 // then waits for the grace period.
 func TestPromotion(t *testing.T) {

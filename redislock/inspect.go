@@ -21,7 +21,6 @@ type snapshot struct {
 	Value    rediskit.Bytes `json:"value"`
 	Grants   []string       `json:"grants"`
 	Fields   []string       `json:"fields"` // of a hash: alternating with values
-	Line     []string       `json:"line"`
 	Requests []string       `json:"requests"`
 }
 
@@ -94,9 +93,8 @@ func (s snapshot) status(name string) driver.Status {
 	}
 
 	for i, text := range s.Requests {
-		_, r, ok := parseEntry(text)
-		since, err := strconv.ParseFloat(s.Line[i], 64)
-		if !ok || err != nil {
+		since, r, ok := parseEntry(text)
+		if !ok {
 			continue
 		}
 		shared := r.Mode == modeShared
@@ -105,7 +103,7 @@ func (s snapshot) status(name string) driver.Status {
 			st.Slots, _ = strconv.Atoi(r.Mode)
 		}
 		st.Waiters = append(st.Waiters, driver.Waiting{
-			ID: r.ID, Shared: shared, Holder: r.holder(), Waited: max(0, rediskit.Micros(now-int64(since))),
+			ID: r.ID, Shared: shared, Holder: r.holder(), Waited: max(0, rediskit.Micros(now-since)),
 		})
 	}
 	return st
@@ -117,22 +115,6 @@ func (s snapshot) left() time.Duration {
 		return driver.NoExpiry
 	}
 	return fromMillis(s.Left)
-}
-
-// Silence implements [redisadmin.Admin].
-func (d admin) Silence(ctx context.Context, name string) (map[string]time.Duration, error) {
-	all, err := d.readStatuses(ctx, []string{name})
-	if err != nil {
-		return nil, err
-	}
-	now, _ := strconv.ParseInt(all[0].Now, 10, 64)
-	silence := make(map[string]time.Duration)
-	for _, text := range all[0].Requests {
-		if lastSeen, r, ok := parseEntry(text); ok {
-			silence[r.ID] = max(0, rediskit.Micros(now-lastSeen))
-		}
-	}
-	return silence, nil
 }
 
 func (r request) holding(now int64, left time.Duration) driver.Holding {

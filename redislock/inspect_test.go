@@ -173,32 +173,6 @@ func commander(t *testing.T, o rueidis.ClientOption) func(command ...string) {
 	}
 }
 
-// TestSilence checks that each waiter, and no holder, is shown with the time since its last sign of
-// life, which is no longer ago than its request: people would take it for gone.
-func TestSilence(t *testing.T) {
-	d := open(t, at(used(t, redistest.Single(t)).Addr()))
-	for _, mode := range modes {
-		t.Run(mode.name, func(t *testing.T) {
-			req := func(id string) driver.Request { return mode.as(request(mode.name, id, time.Minute)) }
-			blocker := req("holder")
-			blocker.Shared = false
-			take(t, d, blocker)
-			for range max(0, blocker.Slots-1) {
-				take(t, d, req("another holder"))
-			}
-			wait(t, d, req("waiter"), 1)
-			silence, err := d.Admin().Silence(t.Context(), mode.name)
-			if err != nil {
-				t.Fatal(err)
-			}
-			waited := status(t, d, mode.name).Waiters[0].Waited // read later, so it is not less
-			if got, ok := silence["waiter"]; !ok || got > waited || len(silence) != 1 {
-				t.Errorf("Silence = %v of one waiter who asked %v ago", silence, waited)
-			}
-		})
-	}
-}
-
 func list(t testing.TB, in driver.Inspector, prefix string) []string {
 	t.Helper()
 	var names []string

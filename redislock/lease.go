@@ -124,7 +124,9 @@ func (l *lease) Release(ctx context.Context) error {
 	}
 	l.d.removeLease(l)
 	cmd := newCommand(&l.keys, codeRelease, l.jsonID, rediskit.Millis(l.d.conf.yieldEvery))
-	cmd.saved = l.req.MinHold > 0 // if a crash undid the release, MinHold would end with the lease
+	// If a crash undid the release, MinHold would end with the lease. Only the store knows the MinHold
+	// of a lease that another process has acquired.
+	cmd.saved = l.req.MinHold > 0 || l.grant.Token == 0
 	if err := l.d.sendUntilAnswered(ctx, l.slot, cmd); err != nil {
 		return err
 	}

@@ -22,19 +22,19 @@ const scanCount = 500
 // lock that is created, deleted or moved between two steps may be missed or shown twice.
 func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 	stopped := false
-	list := func(_ Node, keys []string) (bool, error) {
+	list := func(keys []string) (bool, error) {
 		more, err := d.yieldLocks(ctx, prefix, keys, yield)
 		stopped = stopped || !more
 		return more, err
 	}
 	n := d.conf.namespace
 	pattern := rediskit.EscapeGlob(string(n)+prefix) + "*"
-	err := d.scan(ctx, pattern, "string", func(m Node, keys []string) (bool, error) {
+	err := d.scan(ctx, pattern, "string", func(keys []string) (bool, error) {
 		own, err := d.ownKeys(ctx, keys)
 		if err != nil {
 			return false, err
 		}
-		return list(m, own)
+		return list(own)
 	})
 	if err != nil || stopped {
 		return err
@@ -67,19 +67,23 @@ func (d *Driver) ownKeys(ctx context.Context, keys []string) (own []string, err 
 // yielded with that of its holders, or with its queue if there are none.
 func (d *Driver) yieldLocks(ctx context.Context, prefix string, keys []string,
 	yield func(driver.Status) bool) (more bool, err error) {
-	found, names := make(map[string]bool), make(map[string]bool)
+	n := d.conf.namespace
+	found, names := make(map[string]bool), make(map[string]bool) // names after the namespace, as in keys
 	for _, key := range keys {
-		if name, ok := d.conf.namespace.nameIn(key); ok && strings.HasPrefix(name, prefix) {
-			found[key], names[name] = true, true
+		if name, ok := n.nameIn(key); ok && strings.HasPrefix(name, prefix) {
+			found[key], names[string(n)+name] = true, true
 		}
 	}
 	for batch := range d.batches(slices.Sorted(maps.Keys(names))) {
+		for i := range batch {
+			batch[i] = batch[i][len(n):]
+		}
 		all, err := d.readStatuses(ctx, batch)
 		if err != nil {
 			return false, err
 		}
 		for _, s := range all {
-			if found[s.mainKey(d.conf.namespace)] && len(s.Holders)+len(s.Waiters) > 0 && !yield(s.Status) {
+			if found[s.mainKey(n)] && len(s.Holders)+len(s.Waiters) > 0 && !yield(s.Status) {
 				return false, nil
 			}
 		}
@@ -122,13 +126,13 @@ func (d *Driver) batches(keys []string) func(yield func([]string) bool) {
 // scan calls page for the keys that match a pattern, and have the type if it is not "", step by
 // step on each master, until page returns false or an error.
 func (d *Driver) scan(ctx context.Context, pattern, keyType string,
-	page func(m Node, keys []string) (more bool, err error)) error {
+	page func(keys []string) (more bool, err error)) error {
 	if d.life.Over() {
 		return driver.ErrClosed
 	}
 	masters, err := d.conn.Masters(ctx)
 	if err != nil {
-		return err
+		return asUnavailable(err)
 	}
 	for _, m := range masters {
 		for cursor := "0"; ; {
@@ -141,9 +145,9 @@ func (d *Driver) scan(ctx context.Context, pattern, keyType string,
 				err = badAnswerf("SCAN answered nothing")
 			}
 			if err != nil {
-				return err
+				return asUnavailable(err)
 			}
-			if more, err := page(m, reply[1:]); err != nil || !more {
+			if more, err := page(reply[1:]); err != nil || !more {
 				return err
 			}
 			cursor = reply[0]

@@ -11,22 +11,16 @@ import (
 
 // A request describes a process in the keys of a lock: in the queue while it waits, and in the
 // grant while it holds. The scripts add the fields before Mode; a waiter has only the id of them.
+// Those that only the scripts read, see encode, are missing.
 type request struct {
-	Kept    bool   `json:"kept"` // released, and kept by MinHold
-	Version int    `json:"snib"` // of the format: 2
-	ID      string `json:"id"`
-	Token   uint64 `json:"token"`
-	Since   int64  `json:"since"`   // microseconds
-	Mode    string `json:"mode"`    // x, s, or the number of a semaphore's slots
-	TTL     int64  `json:"ttl"`     // milliseconds
-	MinHold int64  `json:"minhold"` // milliseconds
-	Attempt string `json:"attempt"` // number of the attempt, for messages
-	Tokens  int    `json:"tokens"`
-	Channel string `json:"channel"` // for messages; those to a waiter go by SPUBLISH if it has a hash tag
-	Blind   bool   `json:"blind"`   // the reply to PUBLISH does not tell whether anybody listens
-	Host    string `json:"host"`
-	PID     int    `json:"pid"`
-	Label   string `json:"label"`
+	Kept  bool   `json:"kept"` // released, and kept by MinHold
+	ID    string `json:"id"`
+	Token uint64 `json:"token"`
+	Since int64  `json:"since"` // microseconds
+	Mode  string `json:"mode"`  // x, s, or the number of a semaphore's slots
+	Host  string `json:"host"`
+	PID   int    `json:"pid"`
+	Label string `json:"label"`
 
 	Kind driver.HolderKind `json:"kind"`
 }

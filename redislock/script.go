@@ -23,9 +23,8 @@ var (
 	// renewScript extends leases.
 	renewScript = rediskit.NewScript(scripts, "clock", "limits", "keys", "grant", "entry", "longlease", "found", "renew")
 
-	// forgetScript ends the grace period, and longestScript tells how long the next one would be.
-	forgetScript  = rediskit.NewScript(scripts, "clock", "forget")
-	longestScript = rediskit.NewScript(scripts, "clock", "longest")
+	// forgetScript ends the grace period.
+	forgetScript = rediskit.NewScript(scripts, "clock", "forget")
 
 	// snapshotScript reads locks, ownScript finds them, and foreignScript reads keys that may be locks
 	// of other libraries. They write nothing.

@@ -123,13 +123,6 @@ func TestSentinelFloor(t *testing.T) {
 			if want := least - time.Since(began); grace.Left < want || grace.Left > least {
 				t.Errorf("with GraceFloor(0), nothing is granted for %v, want from %v to %v", grace.Left, want, least)
 			}
-			if got, err := d.Admin().Grace(t.Context()); err != nil || got != least {
-				t.Errorf("Grace with GraceFloor(0) = %v, %v, want %v", got, err, least)
-			}
-			more := open(t, bySentinel(s), redislock.GraceFloor(least+time.Second))
-			if got, err := more.Admin().Grace(t.Context()); err != nil || got != least+time.Second {
-				t.Errorf("Grace with GraceFloor(%v) = %v, %v", least+time.Second, got, err)
-			}
 			used(t, s.Master())
 			free(t, take(t, d, request("job", "after", time.Second)))
 			nothingLeft(t, s.Master())

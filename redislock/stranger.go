@@ -44,7 +44,7 @@ type foreignKey struct {
 // master, until it returns false. It skips keys that expire if endless is set.
 func (d admin) scanForeign(ctx context.Context, prefix string, endless bool, yield func(foreignKey) bool) error {
 	return d.scan(ctx, rediskit.EscapeGlob(string(d.conf.namespace)+prefix)+"*", "",
-		func(_ Node, keys []string) (bool, error) {
+		func(keys []string) (bool, error) {
 			keys = slices.DeleteFunc(keys, func(key string) bool {
 				return strings.HasPrefix(key, d.conf.namespace.own("")) || isRedissonDetail(key)
 			})
@@ -62,7 +62,7 @@ func (d admin) scanForeign(ctx context.Context, prefix string, endless bool, yie
 func (d admin) readForeign(ctx context.Context, keys []string, endless,
 	assumeLocks bool) (found []foreignKey, err error) {
 	for batch := range d.batches(keys) {
-		r := d.eval(ctx, Call{Script: foreignScript, Args: []string{rediskit.Flag(endless)}, Keys: slices.Clone(batch)})[0]
+		r := d.eval(ctx, Call{Script: foreignScript, Args: []string{rediskit.Flag(endless)}, Keys: batch})[0]
 		if r.Err != nil {
 			return nil, r.Err
 		}

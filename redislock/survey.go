@@ -13,7 +13,7 @@ import (
 
 // findings are what the driver found out about the servers when it was made.
 type findings struct {
-	sharded  bool // they have sharded pub/sub
+	sharded  bool // all of them have sharded pub/sub
 	warnings []string
 }
 
@@ -45,6 +45,7 @@ func probeServers(ctx context.Context, conn Conn, conf config) (findings, error)
 	if err != nil {
 		return f, err
 	}
+	f.sharded = conn.IsCluster()
 	seen := make(map[string]bool)
 	for _, m := range masters {
 		info, err := infoOf(ctx, m)
@@ -68,7 +69,7 @@ func probeServers(ctx context.Context, conn Conn, conf config) (findings, error)
 		if err := checkScripts(ctx, m); err != nil {
 			return f, err
 		}
-		f.sharded = conn.IsCluster() && info.AtLeast(7, 0)
+		f.sharded = f.sharded && info.AtLeast(7, 0)
 		for _, w := range warnings(ctx, m, info) {
 			if !seen[w] {
 				seen[w] = true

@@ -85,11 +85,9 @@ func (a admin) Recover(ctx context.Context, floor uint64) error {
 			if pause == 0 {
 				return err
 			}
-			timer := time.NewTimer(pause)
 			select {
-			case <-timer.C:
+			case <-time.After(pause):
 			case <-ctx.Done():
-				timer.Stop()
 				why := fmt.Errorf("not all nodes that answer are admitted, which takes %v without interruption: %w",
 					d.params.Quarantine(), context.Cause(ctx))
 				return errors.Join(why, err)

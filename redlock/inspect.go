@@ -253,13 +253,13 @@ func (n *node) scan(ctx context.Context, prefix string, found map[string]bool) e
 	if client == nil {
 		return errDown
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
 	conn, release := client.Dedicate() // a long scan must not delay locks
 	defer release()
 	for cursor := uint64(0); ; {
 		b := conn.B().Scan().Cursor(cursor).Match("*" + rediskit.EscapeGlob(prefix) + "*").Count(1000)
-		entry, err := conn.Do(ctx, b.Build()).AsScanEntry()
+		step, cancel := context.WithTimeout(ctx, dialTimeout)
+		entry, err := conn.Do(step, b.Build()).AsScanEntry()
+		cancel()
 		if err != nil {
 			return sanitize(err)
 		}

@@ -301,12 +301,10 @@ func (s *subscriber) run() {
 	for s.ctx.Err() == nil {
 		s.listen()
 		s.l.onDisconnected(s.node.index)
-		timer := time.NewTimer(minRetryPause + rand.N(maxRetryPause))
 		select {
-		case <-timer.C:
+		case <-time.After(minRetryPause + rand.N(maxRetryPause)):
 		case <-s.ctx.Done():
 		}
-		timer.Stop()
 	}
 }
 

@@ -232,9 +232,7 @@ func (n *node) awaitWork() {
 	n.mu.Lock()
 	var retryDue <-chan time.Time
 	if len(n.retryQueue) > 0 {
-		timer := time.NewTimer(n.retryAt.Left(driver.Now()))
-		defer timer.Stop()
-		retryDue = timer.C
+		retryDue = time.After(n.retryAt.Left(driver.Now()))
 	}
 	n.mu.Unlock()
 	select {
@@ -246,11 +244,10 @@ func (n *node) awaitWork() {
 
 // backOff pauses between attempts to reach a broken node, and doubles the next pause.
 func (n *node) backOff(pause *time.Duration) {
-	timer := time.NewTimer(*pause/2 + rand.N(*pause/2))
-	defer timer.Stop()
+	due := time.After(*pause/2 + rand.N(*pause/2))
 	*pause = min(2**pause, maxRetryPause)
 	select {
-	case <-timer.C:
+	case <-due:
 	case <-n.ctx.Done():
 	}
 }

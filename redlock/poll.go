@@ -117,11 +117,9 @@ func (p *poll) settle(enough bool) {
 
 // wait returns the replies so far when they are enough, when ctx is done, or after the timeout.
 func (p *poll) wait(ctx context.Context, timeout time.Duration) []reply {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
 	select {
 	case <-p.done:
-	case <-timer.C:
+	case <-time.After(timeout):
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
@@ -167,13 +165,11 @@ func (d *Driver) newMajorityPoll(counts func(r reply) bool) (p *poll, majority c
 
 // waitMost waits for the majority up to the timeout, and then for the others.
 func (p *poll) waitMost(ctx context.Context, majority <-chan struct{}, timeout time.Duration) []reply {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
 	select {
 	case <-majority:
 		return p.wait(ctx, min(minorityTimeout, timeout))
 	case <-p.done:
-	case <-timer.C:
+	case <-time.After(timeout):
 	case <-ctx.Done():
 	}
 	return p.wait(ctx, 0)

@@ -142,3 +142,43 @@ func TestFullNodes(t *testing.T) {
 		}
 	}
 }
+
+// TestScanBoundsEachStep lists the locks of a node that takes several steps. The time for a step is
+// bounded, and not that for all of them: a node that is far away may have many keys.
+func TestScanBoundsEachStep(t *testing.T) {
+	t.Parallel()
+	server := redistest.Single(t)
+	server.Must("EVAL", "for i = 1, 5000 do redis.call('SET', i, '') end", 0)
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	noting := &notingClient{Client: client, deadlines: make(map[time.Time]bool)}
+	err = (&node{client: noting}).scan(t.Context(), "", make(map[string]bool))
+	if err != nil || len(noting.deadlines) < 2 {
+		t.Errorf("scan = %v, with the deadlines %v", err, noting.deadlines)
+	}
+}
+
+// A notingClient notes the deadlines of the requests on its dedicated connection.
+type notingClient struct {
+	rueidis.Client
+	deadlines map[time.Time]bool
+}
+
+func (c *notingClient) Dedicate() (rueidis.DedicatedClient, func()) {
+	conn, release := c.Client.Dedicate()
+	return notingConn{conn, c.deadlines}, release
+}
+
+type notingConn struct {
+	rueidis.DedicatedClient
+	deadlines map[time.Time]bool
+}
+
+func (c notingConn) Do(ctx context.Context, command rueidis.Completed) rueidis.RedisResult {
+	end, _ := ctx.Deadline()
+	c.deadlines[end] = true
+	return c.DedicatedClient.Do(ctx, command)
+}

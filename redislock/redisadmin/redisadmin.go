@@ -41,15 +41,6 @@ type Admin interface {
 	// moved meanwhile may be missed or shown twice.
 	Foreign(ctx context.Context, prefix string, yield func(driver.Status) bool) error
 
-	// Silence returns how long ago each waiter of a lock, by id, last gave the server a sign
-	// of life. A living one does so every 5 s.
-	Silence(ctx context.Context, name string) (map[string]time.Duration, error)
-
-	// Grace returns how long the store would grant nothing if it restarted now and kept its
-	// memory. It is 0 without failover-grace. In a Cluster it is that of the slot with the
-	// longest lease, and Grace asks each of the 16,384 slots.
-	Grace(ctx context.Context) (time.Duration, error)
-
 	// Forget ends the grace period after a restart or a failover on all servers: they are
 	// assumed to know all leases. It is for an operator who knows that nobody holds a lock that
 	// the servers forgot; otherwise two processes may hold it. In a Cluster it writes to each

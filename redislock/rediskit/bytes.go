@@ -2,7 +2,6 @@ package rediskit
 
 import (
 	"encoding/json"
-	"fmt"
 	"unicode/utf8"
 )
 
@@ -10,19 +9,6 @@ import (
 // characters, and copies all other bytes, also those that are no UTF-8. Package json would replace
 // these, and the result could not be compared with the value in Redis.
 type Bytes string
-
-// MarshalJSON implements [json.Marshaler]. It writes what cjson does.
-func (b Bytes) MarshalJSON() ([]byte, error) {
-	text := []byte{'"'}
-	for _, c := range []byte(b) {
-		if c < ' ' || c == '"' || c == '\\' {
-			text = fmt.Appendf(text, `\u%04x`, c)
-		} else {
-			text = append(text, c)
-		}
-	}
-	return append(text, '"'), nil
-}
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (b *Bytes) UnmarshalJSON(data []byte) error {

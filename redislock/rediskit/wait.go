@@ -29,10 +29,8 @@ func WaitUntil(deadline time.Time, wait func()) {
 		wait()
 		close(idle)
 	}()
-	timer := time.NewTimer(time.Until(deadline))
-	defer timer.Stop()
 	select {
 	case <-idle:
-	case <-timer.C:
+	case <-time.After(time.Until(deadline)):
 	}
 }

@@ -3,8 +3,6 @@
 -- KEYS      lock, grants, queue
 -- ARGV      id, mode, TTL in ms, number of tokens; 1 to wait in the queue, 2 if the request must be
 --           there already, and otherwise 0; the request's JSON without its opening brace and its id
--- Expects   now, isLong, lock, queue, grace, nextToken, lastToken, grantHead;
---           contended().acquire, rare().refuse, rare().addLongLease, rare().writeShared
 -- Provides  writeHold(...)  writes a hold that ends in ttl ms, where there is room for it. It has
 --                           that many tokens, the first of which nextToken has returned
 --           acquire(id, mode, ttl, tokens, waits, rest)

@@ -2,7 +2,6 @@
 -- microseconds, followed by a grant. Others may write to these keys too, so what snib can't have
 -- written is treated as if it did not exist.
 --
--- Expects   maxTTL, numberIn
 -- Provides  extendTo(key, ms)     makes a key last for at least ms
 --           newEntry(time, json)  an entry
 --           entryTime(entry)      its time; 0, which is long over, if it has none

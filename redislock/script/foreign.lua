@@ -12,8 +12,9 @@ for i = 1, #KEYS do
   local key, left, seen = KEYS[i], redis.call('PTTL', KEYS[i]), {}
   if left == -1 or ARGV[1] ~= '1' then
     seen.type, seen.left = redis.call('TYPE', key).ok, left
-    if seen.type == 'string' and redis.call('STRLEN', key) <= 4096 then
-      seen.value = redis.call('GET', key)
+    if seen.type == 'string' then
+      local value = redis.call('GETRANGE', key, 0, 4096)
+      if #value <= 4096 then seen.value = value end
     elseif seen.type == 'hash' and redis.call('HLEN', key) <= 64 then
       seen.fields = redis.call('HGETALL', key)
     end

@@ -3,7 +3,6 @@
 --
 -- KEYS[1]  the server's memory, see memory.lua
 -- KEYS[2]  the long leases, see longlease.lua
--- Expects  now
 -- Answer   o
 
 local last = tonumber(redis.call('HGET', KEYS[1], 't'))

@@ -2,7 +2,6 @@
 -- exclusive (grant.lua), and the same for all holders of a shared lock or semaphore (shared.lua).
 --
 -- KEYS      lock, grants
--- Expects   now, extendTo, lock, grants; entry.lua and grant.lua
 -- Provides  isMulti(value)                     reports whether several may hold the lock
 --           lockValue()                        the present value
 --           findGrant(id, value)               the grant as text, and its end if others may hold

@@ -1,7 +1,6 @@
 -- Computes how much of the grace period is left. All times of the memory are changed only if
 -- another server wrote last, see identity.lua.
 --
--- Expects   now, floor, maxTTL, memory, setMeta; rare().identify
 -- Provides  contended   declared here, and defined in contended.lua
 --           grace(ttl)  for how many ms no lease with this TTL may be granted; if this is not
 --                       positive, it may be granted now

@@ -2,7 +2,6 @@
 --
 -- KEYS      lock, grants
 -- ARGV      id, the holder as JSON fields
--- Expects   lock, grants, newEntry, findGrant, confirmLost
 -- Provides  setHolder(id, holder)
 -- Answer    l or o, see batch.lua
 

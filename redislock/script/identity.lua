@@ -2,7 +2,6 @@
 --
 -- KEYS[2]   the long leases, see longlease.lua
 -- ARGV[3]   1 if grants and renewals count only when they are in the append-only file (DurableAOF)
--- Expects   now, memory, setMeta, start, unknown
 -- Provides  identify(info)  sets start and unknown, and the fields r, c and x. The argument is what
 --                           INFO says of the server
 

@@ -4,7 +4,6 @@
 --
 -- KEYS[2]   a sorted set: members "TTL ID LOCK", with the TTL in ms; scores are the leases'
 --           ends in microseconds
--- Expects   now, isLong, extendTo
 -- Provides  addLongLease(key, id, ttl)  adds a lease if it is that long
 
 -- addLongLease also removes the leases that have ended, but only then: a server whose memory is

@@ -6,7 +6,6 @@
 --             r  the run_id of the server that wrote last
 --             c  the time when the server's memory begins, in microseconds
 --             x  for how long from c leases may live that the memory does not contain, in ms
--- Expects   now
 -- Provides  memory()               the values of t, r, c and x before; false for a missing one
 --           setMeta(field, value)  changes a field, which batch.lua writes
 --           changes                the changed fields and their values, in turn

@@ -4,8 +4,6 @@
 -- KEYS      queue, a sorted set. A waiter is the member ID,REQUEST, with the time of its arrival
 --           as score. After its first heartbeat, the member ID has the time of the last one, plus
 --           heartbeats, so that all waiters come before
--- Expects   now, grace, nextToken, writeHold, queue; entry.lua, found.lua and hint.lua;
---           rare().hasRoomBeside
 -- Provides  absence, handOverTTL
 --           enqueue(id, member)   adds a waiter unless it is there, and notes that it lives. It
 --                                 reports whether the waiter is alone

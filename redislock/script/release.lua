@@ -2,8 +2,6 @@
 --
 -- KEYS      lock, queue
 -- ARGV      id, how often to leave the lock free for other libraries, in ms, or 0 (YieldToForeign)
--- Expects   lock, queue, isLong, grantHead, numberIn; contended().serveQueue, rare().R,
---           rare().removeLongLease, rare().yieldIfDue
 -- Provides  removeExclusive(id, json, yieldEvery)  removes an exclusive hold, and serves the queue
 --           release(id, yieldEvery)
 -- Answer    o or l, see batch.lua

@@ -7,7 +7,6 @@
 -- ARGV[2]  the longest TTL, see limits.lua
 -- ARGV[3]  the number of keys of each lease
 -- ARGV     then for each lease: the id, the TTL in ms
--- Expects  addLongLease, lock, grants, findGrant, confirmLost, extendGrant, errorText
 -- Answer   one text with a character for each lease: 1 if it lives, 0 if it has ended, and x
 --          if an error keeps the script from telling; then the text of the last such error
 

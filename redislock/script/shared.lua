@@ -3,7 +3,6 @@
 --
 -- KEYS[1]   the server's memory, see memory.lua
 -- KEYS      lock, grants
--- Expects   all files before rare.lua
 -- Provides  removeEnded()                removes the holds that are over
 --           areOver(mode, value)         reports whether that frees the lock, for another mode
 --           timeLeftBeside(mode, value)  for how many ms the holds keep out a request of this mode

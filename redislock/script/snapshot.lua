@@ -8,8 +8,7 @@
 --           grants      entries of the holders of a shared lock or semaphore
 --           fields      fields and values, in turn, of the lock's key, if that is a hash of at
 --                       most 64 fields that the user may read
---           line        scores of the waiters, in order of arrival
---           requests    requests of the same waiters, each after the time of its last heartbeat
+--           requests    requests of the waiters in order of arrival, each after the time of that
 
 local time = redis.call('TIME')
 local answers = {}
@@ -31,21 +30,13 @@ for k = 1, #KEYS, 3 do
     if #fields > 0 then seen.fields = fields end
   end
   local waiters = redis.call('ZRANGE', KEYS[k + 2], 0, -1, 'WITHSCORES')
-  local line, requests, heard = {}, {}, {}
+  local requests = {}
   for i = 1, #waiters, 2 do -- queue.lua describes the members
     if string.find(waiters[i], '^".-","mode":') then
-      table.insert(line, waiters[i + 1])
-      table.insert(requests, waiters[i])
-    else
-      heard[waiters[i]] = waiters[i + 1] - 4000000000000000
+      table.insert(requests, string.format('%016d{"id":', waiters[i + 1]) .. waiters[i])
     end
   end
-  for i, request in ipairs(requests) do
-    local id = string.match(request, '^(".-"),"mode":')
-    requests[i] = string.format('%016d{"id":', heard[id] or line[i]) .. request
-  end
-  -- An empty table would become an object. yieldMark has no request, see queue.lua.
-  if #line > 0 then seen.line, seen.requests = line, requests end
+  if #requests > 0 then seen.requests = requests end -- an empty table would become an object
   table.insert(answers, cjson.encode(seen))
 end
 return answers

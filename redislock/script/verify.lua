@@ -2,7 +2,6 @@
 --
 -- KEYS      lock, grants, queue
 -- ARGV      id, and nothing
--- Expects   findGrant, confirmLost, grantAnswerOf
 -- Provides  verify(id)
 -- Answer    g or l, see batch.lua
 

@@ -1,7 +1,6 @@
 -- Leaves the lock free for a moment, for clients of other libraries.
 --
 -- KEYS      queue
--- Expects   now, extendTo, numberIn, queue, parseRequest; hint.lua, queue.lua
 -- Provides  yieldIfDue(json, every) makes waiters leave the lock free for a moment
 
 -- yieldIfDue is called with a grant that has just ended. It does nothing unless a multiple of every

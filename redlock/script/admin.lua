@@ -13,7 +13,6 @@
 --                       admit the node if RUN and MARK are still its run and mark. OPERATOR is 1
 --                       if an operator gave FLOOR, and 0 if it is a clock's
 --            i          initialise the node if it belongs to no cluster
--- Expects  all files before this one
 -- Answer   one text: for l, s, m and c see show.lua; for j and i
 --            o          done
 --            n          the node is not, or no longer, in the state that the request is for

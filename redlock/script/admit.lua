@@ -2,7 +2,6 @@
 --
 -- KEYS      see node.lua
 -- ARGV      see node.lua
--- Expects   metaKey, now, run
 -- Provides  admit()                            admits the node
 --           raiseAll(floor, others, operator)  raises the node's counters
 

@@ -3,7 +3,6 @@
 --
 -- KEYS      see node.lua
 -- ARGV      see node.lua
--- Expects   metaKey, n, now, meta
 -- Provides  absence  after how long a waiter is removed that has not sent its request again, in
 --                    milliseconds. Waiters send it three times as often
 --           values   the values of the n keys, as they were read

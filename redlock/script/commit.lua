@@ -3,7 +3,6 @@
 --
 -- KEYS     see node.lua
 -- ARGV     see node.lua
--- Expects  all files before this one
 -- Answer   answers, see serve.lua
 
 local fields = {}

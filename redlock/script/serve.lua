@@ -14,7 +14,6 @@
 --             x VALUE KEEP                        the same with the key of another library
 --             d ID                                remove a waiter
 --           A nonce ends with a space. JSON is an object without its opening brace
--- Expects   all files before this one
 -- Provides  answers
 -- Answer    none: commit.lua returns answers, one text for each request:
 --             g COUNTER       granted

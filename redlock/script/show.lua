@@ -2,7 +2,6 @@
 --
 -- KEYS      see node.lua
 -- ARGV      see node.lua
--- Expects   metaKey, now, run, meta, closed
 -- Provides  admitted                      whether the node is admitted
 --           mark                          the text that marks the node for this run, or nil
 --           nodeState()                   the node's state, as JSON

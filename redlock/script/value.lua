@@ -1,6 +1,5 @@
 -- Changes the values of locks. A value is "NONCE TOKEN JSON", where the nonce ends with a space.
 --
--- Expects   held, writes
 -- Provides  write(i, lock, value, ttl)      notes what request i writes to a key
 --           withToken(value, nonce, token)  a value with another token
 --           extend(lock, ttl)               sets a later expiry, unless it has one or ttl is 0

@@ -2,7 +2,6 @@
 -- when the waiter was last heard of, and first, both in microseconds with 16 digits, and a JSON
 -- object.
 --
--- Expects   now, absence, format, sub
 -- Provides  addWaiter(waitersKey, id, rest)  rest is the object without its opening brace
 
 local function addWaiter(waitersKey, id, rest)

@@ -2,7 +2,6 @@ package backend
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -31,14 +30,6 @@ func examineRedis(ctx context.Context, d *redislock.Driver) ([]Finding, error) {
 		}
 		all = append(all, found...)
 		ids[s.Info["run_id"]]++
-	}
-	switch grace, err := d.Admin().Grace(ctx); {
-	case err == nil:
-		all = append(all, graceFinding(grace, durable))
-	case errors.As(err, new(*redislock.ReplyError)):
-		all = append(all, Finding{Check: "grace", Verdict: Note, Value: "not known: " + err.Error(), Advice: "run this as a user who may read the keys that begin with snib."})
-	default: // such as a server that has answered before, and now pauses all scripts
-		all = append(all, Finding{Check: "grace", Verdict: Note, Value: "not known: " + err.Error(), Advice: "run this again when the server runs scripts"})
 	}
 	for id, n := range ids {
 		if n > 1 {
@@ -96,19 +87,6 @@ func durableFinding(s redisadmin.Server) Finding {
 		return Finding{Check: "durable", Verdict: Unmet, Value: "the server has replicas", Advice: "one that takes its place may lack the last leases; leave durable=aof out, or the replicas"}
 	}
 	return Finding{Check: "durable", Verdict: Good, Value: "grants and renewals count when they are on the disk"}
-}
-
-// graceFinding says for how long a restart would withhold locks.
-func graceFinding(grace time.Duration, durable bool) Finding {
-	if grace == 0 {
-		return Finding{Check: "grace", Verdict: Note, Value: "off: a restart or failover may grant a lock twice", Advice: "turn failover-grace on"}
-	}
-	text := "a restart now would withhold all locks for %v"
-	if durable {
-		text = "a restart that loses the append-only file would withhold all locks for %v"
-	}
-	return newFinding("grace", fmt.Sprintf(text, grace), grace <= 10*time.Minute, Note,
-		"shorter TTLs, or a smaller max-ttl, make it shorter; snib redis forget ends it when nobody holds a lock")
 }
 
 func evictionFinding(info map[string]string) Finding {

@@ -161,16 +161,6 @@ func (s *Store) Forget(ctx context.Context) error {
 	return withURL(s.URL, d.Admin().Forget(ctx))
 }
 
-// RestartGrace returns for how long the store would grant nothing if it restarted now. It is 0
-// for stores that don't withhold locks.
-func (s *Store) RestartGrace(ctx context.Context) (time.Duration, error) {
-	d, ok := s.Driver.(*redislock.Driver)
-	if !ok {
-		return 0, nil
-	}
-	return d.Admin().Grace(ctx)
-}
-
 // probe returns the name of a lock that nobody else wants. If possible, a Cluster keeps it on
 // the same server as the lock name.
 func probe(name string) string {

@@ -3,7 +3,6 @@ package backend
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock"
@@ -32,15 +31,4 @@ func (s *Store) Foreign(ctx context.Context, prefix string, yield func(driver.St
 		return errors.ErrUnsupported
 	}
 	return withURL(s.URL, d.Admin().Foreign(ctx, prefix, yield))
-}
-
-// Silence returns how long ago each waiter of a lock, by id, last gave the store a sign of
-// life. It is nil if the store is not Redis.
-func (s *Store) Silence(ctx context.Context, name string) (map[string]time.Duration, error) {
-	d, ok := s.Driver.(*redislock.Driver)
-	if !ok {
-		return nil, nil
-	}
-	silence, err := d.Admin().Silence(ctx, name)
-	return silence, withURL(s.URL, err)
 }

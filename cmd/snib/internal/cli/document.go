@@ -20,7 +20,6 @@ type showJSON struct {
 	Schema string `json:"schema"`
 	Store  string `json:"store"` // the URL of the store, without secrets
 	lockJSON
-	Grace float64 `json:"restart_grace,omitempty"` // how long a restart would withhold all locks, if it would
 }
 
 type heldJSON struct {

@@ -123,7 +123,7 @@ type storeChecker struct {
 	registry *prometheus.Registry
 
 	graceEnd atomic.Int64 // Unix time in milliseconds
-	check, ahead, restartGrace, examined,
+	check, ahead, examined,
 	found, searched *prometheus.GaugeVec // without labels, a vector has no series before its first value
 
 	examineFailed, searchFailed bool // when that was last tried
@@ -141,7 +141,6 @@ func newStoreChecker(a *app, s *backend.Store) *storeChecker {
 	}
 	c.check = gauge("check", "1 for the verdict of each check of snib doctor, and 0 for the others.", "check", "verdict")
 	c.ahead = gauge("clock_ahead_seconds", "For how long the server's clock is ahead of that of this host.", "check")
-	c.restartGrace = gauge("restart_grace_seconds", "For how long a restart would make the store grant nothing.")
 	c.examined = gauge("check_timestamp_seconds", "When the store was last examined.")
 	c.found = gauge("leaks", "Leaks that the last search found, by kind.", "kind")
 	c.searched = gauge("leaks_timestamp_seconds", "When the last search for leaks ended.")
@@ -170,10 +169,6 @@ func (c *storeChecker) examine(ctx context.Context) {
 		return
 	}
 	c.graceEnd.Store(time.Now().Add(grace).UnixMilli())
-	c.restartGrace.Reset() // this user may not be allowed to ask any more
-	if left, err := c.store.RestartGrace(ctx); err == nil {
-		c.restartGrace.WithLabelValues().Set(left.Seconds())
-	}
 	c.export(findings)
 	c.examined.WithLabelValues().SetToCurrentTime()
 }

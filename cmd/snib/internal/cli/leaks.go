@@ -39,10 +39,6 @@ const (
 
 	// stuckAfter is how long the first waiter must have waited for a lock that nobody holds.
 	stuckAfter = 5 * time.Second
-
-	// silentAfter is how long a waiter must be silent to be considered dead. Waiters in Redis
-	// send a heartbeat every 5 s.
-	silentAfter = 20 * time.Second
 )
 
 // A leak is something in the store that will not end by itself, or later than it should.
@@ -147,11 +143,7 @@ func (l *leaksCommand) find(ctx context.Context, s *backend.Store, prefix string
 		if err != nil {
 			return nil, err
 		}
-		k, ok, err := l.confirm(ctx, s, k, st, later)
-		if err != nil {
-			return nil, err
-		}
-		if ok {
+		if k, ok := l.confirm(k, st, later); ok {
 			found = append(found, k)
 		}
 	}
@@ -194,28 +186,21 @@ func (l *leaksCommand) findSuspects(ctx context.Context, s *backend.Store, prefi
 		return l.limitReached
 	}
 	var names []string
-	var failed error
 	err = s.List(ctx, prefix, func(st driver.Status) bool {
 		l.examined++
-		var found []leak
-		found, failed = l.leaksOf(ctx, s, st)
-		if len(found) > 0 || slices.ContainsFunc(st.Holders, isUnbreakable) {
+		if len(l.leaksOf(st)) > 0 || slices.ContainsFunc(st.Holders, isUnbreakable) {
 			names = append(names, st.Name)
 		}
-		return failed == nil && !enough(len(names))
+		return !enough(len(names))
 	})
 	for _, name := range names {
 		st, err := s.Status(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		found, err := l.leaksOf(ctx, s, st)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, found...)
+		all = append(all, l.leaksOf(st)...)
 	}
-	if err = cmp.Or(err, failed); err != nil || l.limitReached {
+	if err != nil || l.limitReached {
 		return all, err
 	}
 	err = s.Strangers(ctx, prefix, func(f backend.Stranger) bool {
@@ -230,7 +215,7 @@ func (l *leaksCommand) findSuspects(ctx context.Context, s *backend.Store, prefi
 }
 
 // leaksOf returns the leaks of one lock.
-func (l *leaksCommand) leaksOf(ctx context.Context, s *backend.Store, st driver.Status) (all []leak, err error) {
+func (l *leaksCommand) leaksOf(st driver.Status) (all []leak) {
 	for i, h := range st.Holders {
 		k := leak{name: st.Name, hold: &st.Holders[i], status: st}
 		switch {
@@ -249,25 +234,18 @@ func (l *leaksCommand) leaksOf(ctx context.Context, s *backend.Store, st driver.
 		}
 		all = append(all, k)
 	}
-	var silence map[string]time.Duration
-	if len(st.Waiters) > 1 {
-		if silence, err = s.Silence(ctx, st.Name); err != nil {
-			return nil, err
-		}
-	}
-	if k, ok := l.findStuckQueue(st, silence); ok {
+	if k, ok := l.findStuckQueue(st); ok {
 		all = append(all, k)
 	}
-	return all, nil
+	return all
 }
 
-// findStuckQueue reports whether the waiters of a lock will never get it. silence is how long each
-// waiter has been silent, by id, as far as the store knows.
-func (l *leaksCommand) findStuckQueue(st driver.Status, silence map[string]time.Duration) (leak, bool) {
+// findStuckQueue reports whether the waiters of a lock will never get it.
+func (l *leaksCommand) findStuckQueue(st driver.Status) (leak, bool) {
 	k := leak{kind: leakStuck, name: st.Name, status: st}
 	for i, w := range st.Waiters {
 		behind := len(st.Waiters) - 1 - i
-		if behind > 0 && (l.isGone(w.Holder) || silence[w.ID] > silentAfter) {
+		if behind > 0 && l.isGone(w.Holder) {
 			k.waiter = w.ID
 			k.problem = fmt.Sprintf("%s behind the entry of %s, a waiter that is gone", plural(behind, "waiter"), describeHolder(w.Holder))
 			return k, true
@@ -288,19 +266,16 @@ func (l *leaksCommand) isGone(h driver.Holder) bool {
 
 // confirm reports whether st still shows the suspected leak k, and returns the leak as it is now.
 // st was requested when the time later had passed since k was seen.
-func (l *leaksCommand) confirm(ctx context.Context, s *backend.Store, k leak, st driver.Status,
-	later time.Duration) (leak, bool, error) {
+func (l *leaksCommand) confirm(k leak, st driver.Status, later time.Duration) (leak, bool) {
 	if k.kind == leakForeign {
-		k, ok := confirmForeign(k, st)
-		return k, ok, nil
+		return confirmForeign(k, st)
 	}
-	all, err := l.leaksOf(ctx, s, st)
-	for _, now := range all {
+	for _, now := range l.leaksOf(st) {
 		if !k.sameAs(now) {
 			continue
 		}
 		if k.kind != leakDead {
-			return now, true, nil
+			return now, true
 		}
 		// Somebody may renew it: a process that we can't see, such as one in another container
 		// with the name of this host.
@@ -309,9 +284,9 @@ func (l *leaksCommand) confirm(ctx context.Context, s *backend.Store, k leak, st
 			now.maybeAlive = true
 			now.problem += "; if it is alive where this process can't see it, it may renew its lease within " + short(rest)
 		}
-		return now, !renewed, nil
+		return now, !renewed
 	}
-	return k, false, err
+	return k, false
 }
 
 // confirmForeign is confirm for a key of another library.

@@ -122,7 +122,7 @@ func TestListedNames(t *testing.T) {
 		l := &leaksCommand{app: a, output: &choice{value: output}}
 		leaks := []leak{{kind: leakForeign, name: evil, problem: evil, library: evil}}
 		err := errors.Join(a.printList(s, []driver.Status{st}, output), a.printList(s, nil, output),
-			a.printShow(s, st, 0, "table"),
+			a.printShow(s, st, "table"),
 			l.report(s, leaks), l.report(s, nil))
 		if err != nil || strings.ContainsAny(out.String(), "\x1b\a\u202e") {
 			t.Errorf("-o %s prints %q, %v", output, out.String(), err)

@@ -28,26 +28,22 @@ func (a *app) newShowCommand() *cobra.Command {
 				return err
 			}
 			st.Name = args[0]
-			grace, err := s.RestartGrace(ctx)
-			if err != nil {
-				return err
-			}
-			return a.printShow(s, st, grace, output.value)
+			return a.printShow(s, st, output.value)
 		})
 	}
 	return cmd
 }
 
-// printShow prints a lock. grace is how long a restart of the store would withhold all locks.
-func (a *app) printShow(s *backend.Store, st driver.Status, grace time.Duration, output string) error {
+// printShow prints a lock.
+func (a *app) printShow(s *backend.Store, st driver.Status, output string) error {
 	return a.print(output, result{
-		document: func() any { return showJSON{"snib.show/1", s.URL, toLock(st), grace.Seconds()} },
-		text:     func() string { return lockText(st, grace) },
+		document: func() any { return showJSON{"snib.show/1", s.URL, toLock(st)} },
+		text:     func() string { return lockText(st) },
 	})
 }
 
 // lockText returns who holds a lock and who waits for it.
-func lockText(st driver.Status, grace time.Duration) string {
+func lockText(st driver.Status) string {
 	var b strings.Builder
 	writeField(&b, "name", listedName(st.Name))
 	writeField(&b, "mode", describeMode(st))
@@ -65,9 +61,6 @@ func lockText(st driver.Status, grace time.Duration) string {
 			text += ", shared"
 		}
 		writeField(&b, "waiting", text)
-	}
-	if grace > 0 {
-		writeField(&b, "restart", "a restart of the store now would withhold all locks for "+short(grace))
 	}
 	return b.String()
 }
