@@ -175,7 +175,13 @@ func (t *trial) runJob(d driver.Driver, reg *guardedCounter, j job) {
 	stop := time.AfterFunc(limit, func() { givenUp = time.Now(); cancel(why) })
 	defer stop.Stop()
 	var l driver.Lease
-	err := t.retryIfLate(func() (err error) { l, err = d.Acquire(ctx, j.req); return err })
+	id, tries := j.req.ID, 0
+	err := t.retryIfLate(func() (err error) {
+		tries++
+		j.req.ID = fmt.Sprint(id, "-", tries) // no two calls may have the same id
+		l, err = d.Acquire(ctx, j.req)
+		return err
+	})
 	switch {
 	case err != nil && j.giveUpAfter > 0 && ctx.Err() != nil:
 		reg.noteGiveUp(time.Since(givenUp))

@@ -117,7 +117,7 @@ func sharedClauses() []clause {
 				req.TTL = t.h.TTL
 				dead := t.acquire(d1, req)
 				l := t.acquire(d2, t.sharedReq("alive"))
-				t.waitForExpiry(d3, req)
+				t.waitForExpiry(d3, dead)
 				t.mustBeLost(d1, dead, "of a reader that has expired, with another reader alive,")
 				t.mustBeHeld(d3, t.req("writer"), "by a writer while a reader is alive")
 				t.release(l)

@@ -66,7 +66,6 @@ type trial struct {
 
 	id       string // begins all ids of this trial; its first letters begin all names
 	lockName string // the name of the lock that req asks for
-	probes   int    // how many ids checkFree has used
 
 	ctx context.Context // ends with the case
 	// The driver that returned info; open returns it first.
@@ -78,6 +77,7 @@ type trial struct {
 	lossesMu sync.Mutex
 	losses   []string // the calls of OnLost
 
+	calls map[string]int // of Acquire, by the name and the id of the request
 }
 
 // runTrial runs the clause. If it could not be run, the reason is stored in skipped.
@@ -87,7 +87,7 @@ func (c clause) runTrial(report tb, t *testing.T, h Harness, skipped *string) {
 		h = h.Fresh(t)
 		h.Bubble = bubble
 	}
-	tr := &trial{tb: report, T: t, h: h.withDefaults(), skipped: skipped, began: time.Now()}
+	tr := &trial{tb: report, T: t, h: h.withDefaults(), skipped: skipped, began: time.Now(), calls: make(map[string]int)}
 	tr.id = rand.Text() + "-" // a lock service refuses short ids, and those with other characters
 	tr.lockName = tr.name("lock")
 	if c.name == leakClause { // registered first, so that it runs after all other cleanups
@@ -313,8 +313,7 @@ func (t *trial) mayBeWithdrawnLater(took time.Duration) bool {
 // checkFree returns nil if the trial's lock is granted at once.
 func (t *trial) checkFree(d driver.Driver) error {
 	t.Helper()
-	t.probes++
-	l, err := t.tryAcquire(d, t.req(fmt.Sprint("probe", t.probes)))
+	l, err := t.tryAcquire(d, t.req("probe"))
 	if err != nil {
 		return fmt.Errorf("Acquire with NoWait = %w, want a lease", err)
 	}
@@ -459,14 +458,14 @@ func (t *trial) acquireByPolling(d driver.Driver, req driver.Request,
 	return l, driver.Now()
 }
 
-// waitForExpiry lets the lease of req lapse by the store's clock. The lease was granted just
+// waitForExpiry lets the lease of a shortReq lapse by the store's clock. The lease was granted just
 // now and is not renewed. It returns when Status does not show the holder any more, or after
 // waitTimeout.
-func (t *trial) waitForExpiry(d driver.Driver, req driver.Request) {
+func (t *trial) waitForExpiry(d driver.Driver, l driver.Lease) {
 	t.Helper()
-	t.sleep(req.TTL)
+	t.sleep(t.h.TTL)
 	for deadline := time.Now().Add(waitTimeout); time.Now().Before(deadline); t.sleep(t.pause()) {
-		if !slices.ContainsFunc(t.status(d).Holders, func(h driver.Holding) bool { return h.ID == req.ID }) {
+		if !slices.ContainsFunc(t.status(d).Holders, func(h driver.Holding) bool { return h.ID == l.ID() }) {
 			return
 		}
 	}
@@ -522,13 +521,18 @@ type waiter struct {
 	returnedTime time.Time      // the same, by the plain clock, which is exact in a bubble
 }
 
-// startAcquire calls Acquire in a goroutine.
+// startAcquire calls Acquire in a goroutine. No two calls may have the same id, so if the case has
+// used it before, the id gets a suffix.
 func (t *trial) startAcquire(d driver.Driver, req driver.Request) *waiter {
 	return t.startAcquireWith(t.boundedContext(), d, req)
 }
 
 func (t *trial) startAcquireWith(ctx context.Context, d driver.Driver, req driver.Request) *waiter {
 	ctx, cancel := context.WithCancelCause(ctx)
+	used := req.Name + "\n" + req.ID
+	if t.calls[used]++; t.calls[used] > 1 {
+		req.ID += fmt.Sprint("-", t.calls[used])
+	}
 	req.OnLost = t.noteLoss(req)
 	outlives := req.TTL >= t.longTTL()
 	w := &waiter{driver: d, req: req, cancel: cancel, done: make(chan struct{})}

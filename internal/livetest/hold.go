@@ -3,6 +3,7 @@ package livetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -40,8 +41,12 @@ func Acquire(t testing.TB, d driver.Driver, req driver.Request) (l driver.Lease)
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
+	id, tries := req.ID, 0
 	Await(t, "lease", func() (err error) {
 		t.Helper()
+		if tries++; tries > 1 { // no two calls may have the same id
+			req.ID = fmt.Sprint(id, "-", tries)
+		}
 		if l, err = d.Acquire(ctx, req); err != nil && !errors.Is(err, driver.ErrUnavailable) {
 			t.Fatalf("Acquire of %q for %s = %v", req.Name, req.ID, err)
 		}
