@@ -295,19 +295,13 @@ func (t *trial) mustBeFree(d driver.Driver, when string) {
 // step of the withdrawal. The function check returns an error while something is left.
 func (t *trial) mustBeWithdrawn(took time.Duration, check func() error) {
 	t.Helper()
-	if t.mayBeWithdrawnLater(took) {
+	if took > min(t.wakeLimit(), driver.CancelTimeout/2) {
 		t.eventually("withdrawal by a store that is slow to answer", waitTimeout, check)
 		return
 	}
 	if err := check(); err != nil {
 		t.Fatalf("%v after the request was given up, Acquire has returned, and %v", took, err)
 	}
-}
-
-// mayBeWithdrawnLater reports whether a request that was given up may still be withdrawn after
-// Acquire has returned, because the store or the machine was so slow that Acquire took this long.
-func (t *trial) mayBeWithdrawnLater(took time.Duration) bool {
-	return took > min(t.wakeLimit(), driver.CancelTimeout/2)
 }
 
 // checkFree returns nil if the trial's lock is granted at once.
@@ -324,15 +318,23 @@ func (t *trial) checkFree(d driver.Driver) error {
 // release releases a lease that must still exist.
 func (t *trial) release(l driver.Lease) {
 	t.Helper()
+	if err := t.releaseAnswer(t.boundedContext(), l); err != nil {
+		t.Fatalf("Release = %v, want nil", err)
+	}
+}
+
+// releaseAnswer releases a lease. ErrLost is no error after a call that went unanswered, and may
+// have freed the lease.
+func (t *trial) releaseAnswer(ctx context.Context, l driver.Lease) error {
 	calls := 0
 	err := t.retryIfLate(func() error {
 		calls++
-		return l.Release(t.boundedContext())
+		return l.Release(ctx)
 	})
-	freed := calls > 1 && errors.Is(err, driver.ErrLost) // by an earlier call that went unanswered
-	if err != nil && !freed {
-		t.Fatalf("Release = %v, want nil", err)
+	if calls > 1 && errors.Is(err, driver.ErrLost) {
+		return nil
 	}
+	return err
 }
 
 // renew renews leases of d. It returns one answer for each.
