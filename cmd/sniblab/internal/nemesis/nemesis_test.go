@@ -91,15 +91,16 @@ func (s setup) run(t *testing.T, dir string, seed uint64, long time.Duration) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w, slack := s.newWorld(t, dir, seed), livetest.Slack(t)
+	w := s.newWorld(t, dir, seed)
 	if *onlyFaults != "" {
 		w.keepFaults(strings.Split(*onlyFaults, ","))
 	}
 	w.run(workers, long, s.bound(), s.leftoverBound())
 	info := w.admin.Info()
 	rules, report := s.rules(info), t.Logf
+	rules.Bound += w.slack()
 	if w.Store.Kind == "served" { // a service says what is wrong with its store
-		rules.Idle, report = idleBound+slack(), t.Errorf
+		rules.Idle, report = idleBound+w.slack(), t.Errorf
 	}
 	r := history.Check(w.events(), rules)
 	if s.has("break") && info.TellsLoss == s.untold {
