@@ -183,10 +183,8 @@ func inspectClauses() []clause {
 				err := d2.List(t.boundedContext(), t.lockName, func(driver.Status) bool {
 					seen++
 					w := t.startAcquire(d1, free)
-					select { // Fatalf must not end the goroutine in the middle of a List
-					case <-w.done:
-					case <-time.After(waitTimeout):
-						t.Errorf("Acquire waits for a List")
+					if _, ok := await(t, w.done, waitTimeout); !ok {
+						t.Errorf("Acquire waits for a List") // Fatalf must not end the goroutine in the middle of a List
 						return false
 					}
 					if err := t.renew(d1, held)[0].Err; w.err != nil || err != nil {
@@ -352,7 +350,9 @@ func breakClauses() []clause {
 					if err := d2.Break(t.boundedContext(), t.lockName, l.ID()); err != nil {
 						t.Fatalf("Break = %v", err)
 					}
-					t.mustReportLoss(losses, t.slack(), "after a Break")
+					if err, ok := await(t, losses, 0); !ok || !errors.Is(err, driver.ErrLost) {
+						t.Errorf("OnLost after a Break was called: %v, with %v; want it called soon, with ErrLost", ok, err)
+					}
 				}
 			},
 		},

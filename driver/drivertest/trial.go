@@ -137,20 +137,19 @@ func (t *trial) lateness() time.Duration { return time.Duration(t.maxLate.Load()
 // for the messages between driver and store.
 func (t *trial) slack() time.Duration { return t.h.Slack + 10*t.lateness() }
 
-// closesSoon reports whether a channel is closed within a TTL and the slack, which grows while
-// the machine is late.
-func (t *trial) closesSoon(ch <-chan struct{}) bool {
+// await receives a value, or the close of the channel. It returns false if nothing comes within the
+// time and the slack, which grows while the machine is late.
+func await[T any](t *trial, ch <-chan T, within time.Duration) (got T, ok bool) {
 	for began := time.Now(); ; {
-		left := t.h.TTL + t.slack() - time.Since(began)
-		if left <= 0 {
-			return false
-		}
-		timer := time.NewTimer(left)
+		timer := time.NewTimer(within + t.slack() - time.Since(began))
 		select {
-		case <-ch:
+		case got = <-ch:
 			timer.Stop()
-			return true
+			return got, true
 		case <-timer.C:
+		}
+		if time.Since(began) >= within+t.slack() {
+			return got, false
 		}
 	}
 }
@@ -160,9 +159,7 @@ func (t *trial) closesSoon(ch <-chan struct{}) bool {
 func (t *trial) join() {
 	done := make(chan struct{})
 	go func() { t.running.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-time.After(waitTimeout):
+	if _, ok := await(t, done, waitTimeout); !ok {
 		t.Errorf("calls do not return, although their contexts are done and their drivers closed")
 	}
 }
@@ -411,21 +408,6 @@ func recordLosses(req *driver.Request) <-chan error {
 	return losses
 }
 
-// mustReportLoss checks that OnLost is called within a time.
-func (t *trial) mustReportLoss(losses <-chan error, within time.Duration, when string) {
-	t.Helper()
-	timer := time.NewTimer(within)
-	defer timer.Stop()
-	select {
-	case err := <-losses:
-		if !errors.Is(err, driver.ErrLost) {
-			t.Errorf("OnLost %s was called with %v, want ErrLost", when, err)
-		}
-	case <-timer.C:
-		t.Errorf("OnLost was not called within %v %s", within, when)
-	}
-}
-
 // leaseEnd returns the time until which the holder of a fresh lease may rely on it.
 func leaseEnd(l driver.Lease, req driver.Request) driver.Instant {
 	return l.Grant().Start.Add(leaseLength(l, req))
@@ -641,11 +623,7 @@ func (t *trial) settle(w *waiter) (returned bool) {
 // waitReturned waits for w to return.
 func (t *trial) waitReturned(w *waiter, within time.Duration) {
 	t.Helper()
-	timer := time.NewTimer(within)
-	defer timer.Stop()
-	select {
-	case <-w.done:
-	case <-timer.C:
+	if _, ok := await(t, w.done, within); !ok {
 		t.Fatalf("Acquire did not return within %v", within)
 	}
 }

@@ -314,13 +314,8 @@ func servedInOrder(t *trial) {
 	}
 	for want := range waits {
 		t.release(l)
-		select {
-		case got := <-served:
-			if got != want {
-				t.Fatalf("waiter %d was served, want %d", got, want)
-			}
-		case <-time.After(waitTimeout):
-			t.Fatalf("waiter %d was not served within %v", want, waitTimeout)
+		if got, ok := await(t, served, waitTimeout); !ok || got != want {
+			t.Fatalf("waiter %d was served: %v, want %d", got, ok, want)
 		}
 		l = t.mustBeGranted(waits[want])
 	}
@@ -547,13 +542,10 @@ func tellsHeld(t *trial) {
 		}
 	}
 	w := t.startAcquire(d2, req)
-	timer := time.NewTimer(waitTimeout)
-	defer timer.Stop()
-	for err := errors.New("nothing"); err != nil; {
-		select {
-		case err = <-told: // a busy store may not answer at first
-		case <-timer.C:
-			t.Fatalf("within %v, OnWait has told %v, want nil", waitTimeout, err)
+	for err := errors.New("nothing"); err != nil; { // a busy store may not answer at first
+		var ok bool
+		if err, ok = await(t, told, waitTimeout); !ok {
+			t.Fatalf("OnWait(nil) was not called within %v", waitTimeout)
 		}
 	}
 	w.cancel(errGone)

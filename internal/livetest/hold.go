@@ -79,11 +79,7 @@ func CheckHeld(t testing.TB, d driver.Driver, name, when string) {
 // is what a killed process leaves.
 func Keep(t testing.TB, d driver.Driver, req driver.Request) (abandon func()) {
 	t.Helper()
-	l, err := d.Acquire(t.Context(), req)
-	if err != nil {
-		t.Fatalf("Acquire = %v", err)
-	}
-	return KeepUp(t, d, l, req.TTL)
+	return KeepUp(t, d, Acquire(t, d, req), req.TTL)
 }
 
 // KeepUp renews a lease, as a holder does, until stop is called.
