@@ -28,8 +28,7 @@ func newServer(t *testing.T, s fence.Server, next http.HandlerFunc) *httptest.Se
 	return srv
 }
 
-// put sends a request with a mark, and returns the status and the body of the answer; or 0 and the
-// error, if there is none.
+// put sends a request with a mark, and returns the status and the body of the answer, or the error.
 func put(t *testing.T, url string, m fence.Mark, body string) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, url, strings.NewReader(body))
@@ -42,28 +41,20 @@ func put(t *testing.T, url string, m fence.Mark, body string) (int, string) {
 		return 0, err.Error()
 	}
 	defer res.Body.Close()
-	text, err := io.ReadAll(res.Body)
-	if err != nil {
-		return 0, err.Error()
-	}
+	text, _ := io.ReadAll(res.Body) // the answer is for the log
 	return res.StatusCode, string(text)
 }
 
-// putSoon sends a request until it is let in: another one may be in, and on a busy machine it may be
-// too slow itself.
+// putSoon sends a request until it is let in: another one may be in, and it may be slow itself.
 func putSoon(t *testing.T, url string, m fence.Mark, body string) {
 	t.Helper()
 	for began := time.Now(); ; {
 		status, text := put(t, url, m, body)
-		switch status {
-		case http.StatusOK:
+		tooSlow := status == 0 || status == http.StatusRequestTimeout || status == http.StatusServiceUnavailable
+		if status == http.StatusOK {
 			return
-		case 0, http.StatusRequestTimeout, http.StatusServiceUnavailable:
-		default:
+		} else if !tooSlow || time.Since(began) > time.Minute {
 			t.Fatalf("the next holder is answered %d %s", status, text)
-		}
-		if time.Since(began) > time.Minute {
-			t.Fatalf("the next holder is not let in: %d %s", status, text)
 		}
 	}
 }
@@ -177,12 +168,10 @@ func TestTimeoutOfEachRequest(t *testing.T) {
 // reuseConnection sends a request that takes nearly all its time, and then another one.
 func reuseConnection(t *testing.T, timeout time.Duration) error {
 	t.Helper()
-	ended := make(chan time.Duration, 1)
-	srv := newServer(t, fence.Server{Timeout: timeout}, func(_ http.ResponseWriter, r *http.Request) {
-		entered := time.Now()
+	srv := newServer(t, fence.Server{Timeout: timeout}, func(w http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
-			ended <- time.Since(entered)
+			http.Error(w, "the timeout is over", http.StatusGatewayTimeout)
 		// This goes past the timeout if counted from the beginning of the request.
 		case <-time.After(timeout * 3 / 4):
 		}
@@ -198,7 +187,7 @@ func reuseConnection(t *testing.T, timeout time.Duration) error {
 		}
 		res.Body.Close()
 		if res.StatusCode != want {
-			return fmt.Errorf("answered %s, want %d", res.Status, want)
+			return fmt.Errorf("with a timeout of %v, answered %s, want %d", timeout, res.Status, want)
 		}
 		if want == http.StatusOK {
 			_, _ = io.Copy(io.Discard, res.Body)
@@ -206,12 +195,7 @@ func reuseConnection(t *testing.T, timeout time.Duration) error {
 			_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n") // without a mark
 		}
 	}
-	select {
-	case took := <-ended:
-		return fmt.Errorf("with a timeout of %v, the context of the handler ended after %v", timeout, took)
-	default:
-		return nil
-	}
+	return nil
 }
 
 // One wild token does not close the resource. The client is not told which lock guards it; the

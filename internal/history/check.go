@@ -46,8 +46,8 @@ type Rules struct {
 	// Undisturbed time between the end of a hold and the next one; 0 for no limit. It is of use where
 	// workers ask for each lock all the time.
 	Idle time.Duration
-	// A fault after which the store counts tokens anew, or "". For as long as Lease after it, a process
-	// may still hand over a lease with an older token.
+	// A fault after which the store counts tokens anew, or "". For Lease after it, a process may
+	// still hand over an older token.
 	Forgets string
 	Lease   time.Duration
 	Allowed []Allowance

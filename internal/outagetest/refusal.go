@@ -46,7 +46,8 @@ const (
 	// shortWait is how long the acquisitions of a test wait at first.
 	shortWait = 500 * time.Millisecond
 
-	// lateBy is how late an acquisition may return. It is much less than AnswerTimeout: who waits for a store that hangs does not wait for its answer.
+	// lateBy is how late an acquisition may return. It is much less than AnswerTimeout: who waits for
+	// a store that hangs does not wait for its answer.
 	lateBy = 3 * time.Second
 )
 

@@ -174,8 +174,8 @@ func (w *world) startWorkers(workers int) {
 }
 
 // run starts workers, injects faults for the given duration, heals them, and waits until all
-// workers make progress, but at most for bound and the slack. Then it ends the workers, and checks that the
-// store forgets them within leftoverBound and the slack.
+// workers make progress, but at most for bound and the slack. Then it ends the workers, and checks
+// that the store forgets them within leftoverBound and the slack.
 func (w *world) run(workers int, duration, bound, leftoverBound time.Duration) {
 	w.t.Helper()
 	w.startWorkers(workers)
