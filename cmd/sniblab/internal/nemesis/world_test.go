@@ -63,8 +63,8 @@ func (s setup) newWorld(t testing.TB, dir string, seed uint64) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: quietTB{t}, dir: dir, r: rand.New(rand.NewPCG(seed, 1)), log: log, brisk: s.brisk, slack: livetest.Slack(t)}
-	w.faults = servers.Faults()
+	w := &world{t: quietTB{t}, dir: dir, r: rand.New(rand.NewPCG(seed, 1)), log: log, brisk: s.brisk}
+	w.faults, w.slack = servers.Faults(), livetest.Slack(t)
 	// By a clock that was set back, the entry of a dead or lost holder lasts longer by the step.
 	w.Abandon = !s.has(servers.Forward) && !s.has(servers.Back)
 	s.start(w)

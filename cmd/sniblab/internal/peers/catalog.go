@@ -119,10 +119,8 @@ func onZooKeeper() []Peer {
 }
 
 func onFiles() []Peer {
-	command := Peer{Store: trial.File, Language: "shell", Library: "flock of util-linux", Version: "as installed", kit: flock}
-	return []Peer{
-		command.as("flock", "none", "whether the command under the lock runs"),
-	}
+	file := Peer{Store: trial.File, Language: "shell", Library: "flock of util-linux", Version: "as installed", kit: flock}
+	return []Peer{file.as("flock", "none", "whether the command under the lock runs")}
 }
 
 // as returns a target with the library of p.

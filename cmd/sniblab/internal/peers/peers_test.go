@@ -26,7 +26,8 @@ func TestCatalog(t *testing.T) {
 			t.Errorf("%s is there twice", p.Name)
 		}
 		seen[p.Name] = true
-		if p.Store == "" || p.Language == "" || p.Library == "" || p.Version == "" || p.Settings == "" || p.Held == "" || p.kit == nil {
+		texts := []string{string(p.Store), p.Language, p.Library, p.Version, p.Settings, p.Held}
+		if slices.Contains(texts, "") || p.kit == nil {
 			t.Errorf("%s: something is missing: %+v", p.Name, p)
 		}
 		for _, s := range p.statements {
