@@ -38,7 +38,7 @@ TARGETS ?= snib foreign
 # Tests wait for servers and clocks far more than they compute: four packages at a time, and four tests of each, fit on two processors.
 TESTFLAGS ?= -p 4 -parallel 4
 # The packages that try snib beside other software, or that judge, measure or release it: "make others" runs their tests.
-OTHERS := /cmd/sniblab($$|/internal/(bench|demo|interop|judge|pattern|peers|process|release|report|served/browser|target|timeline|trial)(/|$$))
+OTHERS := /cmd/sniblab($$|/internal/(bench|demo|interop|judge|pattern|peers|process|release|served/browser|target|timeline|trial)(/|$$))
 # The slowest packages begin first. Otherwise one of them would run on alone at the end.
 TESTS = ./cmd/snib ./pglock ./cmd/sniblab/internal/served ./cmd/sniblab/internal/nemesis ./etcdlock ./zklock ./mysqllock ./redlock ./redislock $$(go list work | grep -vE '$(OTHERS)')
 
@@ -123,7 +123,7 @@ simulate: ## SEEDS=10000 simulated worlds of Redlock, from seed FIRST=0 on
 model: foreign-deps ## check the model of Redlock with Spin
 	docs/models/check.sh
 
-ATTACKS := ACL|DistantEnd|Flood|Foreign(Channel|MarkFile)|Forged|HiddenOwner|Hostile|Links|LongBody|Malformed|Marks(AreGone|AreReplaced)|Modes|NoPa(rtOf|ssword)|Permissions|Planted|PostgresDoctorTable|ReaderBlocks|Redirect|ReleasedLeasesDoNotCount|Roles|Slow(Body|Handlers)|StateFolder|TransportFindings|TwoUsers|Wild
+ATTACKS := ACL|DistantEnd|Flood|Foreign(Channel|MarkFile)|Forged|Hostile|Links|LongBody|Malformed|Marks(AreGone|AreReplaced)|Modes|NoPa(rtOf|ssword)|Permissions|Planted|PostgresDoctorTable|ReaderBlocks|Redirect|ReleasedLeasesDoNotCount|Roles|Slow(Body|Handlers)|StateFolder|TransportFindings|TwoUsers|Wild
 
 attack: deps ## attack running stores, guards and the command as strangers with little access would
 	go test -count=1 -v -run '^Test($(ATTACKS))' ./fence ./sqlitelock ./redislock/... ./redlock/... ./pglock ./mysqllock ./zklock ./etcdlock ./cmd/snib/... | \

@@ -78,7 +78,7 @@ func listPeers() string {
 			store = p.Store
 			fmt.Fprintf(&b, "Libraries of others (%s), on %s (%[1]s-%[2]s)\n", peers.Group, store)
 		}
-		text := p.Target().Title + ". Settings: " + p.Settings + "."
+		text := p.Target().Title + ". Settings: " + p.Settings + "; held: " + p.Held + "."
 		if err := missingFor(p); err != nil {
 			text += fmt.Sprintf(" Can't be run here: %s.", message(err))
 		}

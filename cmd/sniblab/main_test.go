@@ -53,12 +53,9 @@ func checkExit(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// testTimeout is how long the tests wait for an event that should come at once.
-const testTimeout = 20 * time.Second
-
-// poll calls ok until it returns true, for at most testTimeout.
+// poll calls ok until it returns true, for at most livetest.Patience.
 func poll(ok func() bool) bool {
-	for end := time.Now().Add(testTimeout); ; {
+	for end := time.Now().Add(livetest.Patience); ; {
 		began := time.Now()
 		if ok() {
 			return true

@@ -357,6 +357,9 @@ func (b *brokenDriver) Info() driver.Info {
 }
 
 func (b *brokenDriver) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
+	if b.world.setFlag("acquired "+req.Name+" "+req.ID, true) {
+		b.world.t.Errorf("two calls of Acquire have the id %q", req.ID)
+	}
 	if b.onAcquire != nil {
 		return b.onAcquire(ctx, req)
 	}

@@ -130,6 +130,7 @@ func (t *trial) churn(next func(rnd *rand.Rand) job) {
 	t.Helper()
 	drivers := []driver.Driver{t.open(), t.open(), t.open()}
 	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
 	goroutines, jobs := 9, 5
 	if t.h.Bubble {
 		jobs = 12
@@ -150,16 +151,13 @@ func (t *trial) churn(next func(rnd *rand.Rand) job) {
 	}
 	wg.Wait()
 	if len(reg.failures) > 0 {
-		t.Errorf("seed %d: %d things went wrong, such as: %s", seed, len(reg.failures), reg.failures[0])
+		t.Errorf("%d things went wrong, such as: %s", len(reg.failures), reg.failures[0])
 	}
 	if got, want := reg.value.Load(), reg.writes.Load(); got != want {
-		t.Errorf("seed %d: %d updates are left of %d", seed, got, want)
+		t.Errorf("%d updates are left of %d", got, want)
 	}
-	if t.mayBeWithdrawnLater(reg.slowestGiveUp) {
-		t.eventually("free lock when all is done", t.slack(), func() error { return t.checkFree(drivers[0]) })
-		return
-	}
-	t.mustBeFree(drivers[0], fmt.Sprintf("when all is done (seed %d)", seed))
+	// An attempt that was repeated, because the machine was late, was given up as well.
+	t.mustBeWithdrawn(max(reg.slowestGiveUp, t.lateness()), func() error { return t.checkFree(drivers[0]) })
 }
 
 // runJob does one acquisition, which may give up.
@@ -175,7 +173,13 @@ func (t *trial) runJob(d driver.Driver, reg *guardedCounter, j job) {
 	stop := time.AfterFunc(limit, func() { givenUp = time.Now(); cancel(why) })
 	defer stop.Stop()
 	var l driver.Lease
-	err := t.retryIfLate(func() (err error) { l, err = d.Acquire(ctx, j.req); return err })
+	id, tries := j.req.ID, 0
+	err := t.retryIfLate(func() (err error) {
+		tries++
+		j.req.ID = fmt.Sprint(id, "-", tries) // no two calls may have the same id
+		l, err = d.Acquire(ctx, j.req)
+		return err
+	})
 	switch {
 	case err != nil && j.giveUpAfter > 0 && ctx.Err() != nil:
 		reg.noteGiveUp(time.Since(givenUp))
@@ -185,7 +189,7 @@ func (t *trial) runJob(d driver.Driver, reg *guardedCounter, j job) {
 		return
 	}
 	reg.use(j, l.Grant().Token)
-	if err := t.retryIfLate(func() error { return l.Release(context.WithoutCancel(ctx)) }); err != nil {
+	if err := t.releaseAnswer(context.WithoutCancel(ctx), l); err != nil {
 		reg.fail("Release = %v", err)
 	}
 }

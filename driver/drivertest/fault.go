@@ -318,18 +318,14 @@ func (t *trial) mustReturnInTime(what string, call func(context.Context, driver.
 	start := time.Now()
 	answer := make(chan error, 1)
 	t.running.Go(func() { answer <- call(ctx, d, l) })
-	timer := time.NewTimer(waitTimeout)
-	defer timer.Stop()
-	select {
-	case err := <-answer:
-		if err == nil {
-			t.Errorf("%s without a store = nil, want an error", what)
-		}
-		if late := time.Since(start) - t.wakeLimit(); late > t.slack() {
-			t.Errorf("%s returned %v after its context was done", what, late)
-		}
-	case <-timer.C:
-		t.Errorf("%s did not return within %v after its context was done", what, waitTimeout)
+	err, ok := await(t, answer, waitTimeout)
+	switch late := time.Since(start) - t.wakeLimit(); {
+	case !ok:
+		t.Errorf("%s did not return within %v after its context was done", what, late)
+	case late > t.slack():
+		t.Errorf("%s returned %v after its context was done", what, late)
+	case err == nil:
+		t.Errorf("%s without a store = nil, want an error", what)
 	}
 }
 

@@ -43,11 +43,10 @@ func fencingClauses() []clause {
 			gate: needs(fencing(), leaseTenure()),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				req := t.shortReq("a")
-				old := t.acquire(d1, req).Grant().Token
-				t.waitForExpiry(d2, req)
-				if got := t.acquire(d2, t.req("b")).Grant().Token; got <= old {
-					t.Errorf("Token after an expiry = %d, want more than %d", got, old)
+				old := t.acquire(d1, t.shortReq("a"))
+				t.waitForExpiry(d2, old)
+				if got := t.acquire(d2, t.req("b")).Grant().Token; got <= old.Grant().Token {
+					t.Errorf("Token after an expiry = %d, want more than %d", got, old.Grant().Token)
 				}
 			},
 		},

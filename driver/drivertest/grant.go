@@ -3,6 +3,7 @@ package drivertest
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -15,7 +16,7 @@ func grantClauses() []clause {
 			run: func(t *trial) {
 				d := t.open()
 				req := t.req("a")
-				if l := t.acquire(d, req); l.ID() != req.ID {
+				if l := t.acquire(d, req); !strings.HasPrefix(l.ID(), req.ID) {
 					t.Errorf("ID of a lease is not that of its request")
 				}
 			},
@@ -29,8 +30,8 @@ func grantClauses() []clause {
 					d1, d2 := t.open(), t.open()
 					req := newReq("a")
 					l := t.acquire(d1, req)
-					there := d2.Lease(req.Name, req.ID, req.TTL)
-					if g := there.Grant(); there.ID() != req.ID || g != (driver.Grant{}) {
+					there := d2.Lease(req.Name, l.ID(), req.TTL)
+					if g := there.Grant(); there.ID() != l.ID() || g != (driver.Grant{}) {
 						t.Errorf("Lease of an id has another id, or knows of a grant, %+v", g)
 					}
 					if got := t.renew(d2, there)[0]; got.Err != nil || got.Start.IsZero() {
@@ -76,11 +77,12 @@ func grantClauses() []clause {
 			run: func(t *trial) {
 				t.eachKind(func(newReq func(id string) driver.Request) {
 					d1, d2 := t.open(), t.open()
-					old, req := newReq("a"), newReq("b")
-					t.release(t.acquire(d1, old))
+					req := newReq("b")
+					old := t.acquire(d1, newReq("a"))
+					t.release(old)
 					l := t.acquire(d1, req)
 					before := t.statusOf(d2, req.Name)
-					t.lateRequests(d2, old)
+					t.lateRequests(d2, d2.Lease(req.Name, old.ID(), req.TTL))
 					if after := t.statusOf(d2, req.Name); len(after.Holders) != 1 ||
 						after.Holders[0].Holder != before.Holders[0].Holder {
 						t.Errorf("after late requests of an earlier grant, Status = %+v; before them, %+v", after, before)
@@ -100,7 +102,7 @@ func grantClauses() []clause {
 					d1, d2 := t.open(), t.open()
 					req := newReq("a")
 					l := t.acquire(d1, req)
-					if err := t.renew(d2, d2.Lease(req.Name, req.ID, t.h.TTL))[0].Err; err != nil {
+					if err := t.renew(d2, d2.Lease(req.Name, l.ID(), t.h.TTL))[0].Err; err != nil {
 						t.Errorf("Renew with a shorter TTL = %v, want nil", err)
 					}
 					t.sleep(t.h.TTL + t.h.TTL/4)
@@ -120,12 +122,12 @@ func grantClauses() []clause {
 					req := newReq("a")
 					req.MinHold = t.longTTL()
 					l := t.acquire(d1, req)
-					t.release(d2.Lease(req.Name, req.ID, req.TTL))
+					t.release(d2.Lease(req.Name, l.ID(), req.TTL))
 					t.mustBeLost(d1, l, "of a lease that another process has released, and MinHold keeps")
 					if st := t.statusOf(d1, req.Name); len(st.Holders) != 1 || st.Holders[0].Holder.Kind != driver.KindKept {
 						t.Fatalf("Status of a lock that MinHold keeps = %+v, want one holder that is kept", st)
 					}
-					if err := d1.Break(t.boundedContext(), req.Name, req.ID); err != nil {
+					if err := d1.Break(t.boundedContext(), req.Name, l.ID()); err != nil {
 						t.Fatalf("Break of what MinHold keeps = %v, want nil", err)
 					}
 					t.release(t.acquire(d1, newReq("b")))
@@ -156,8 +158,8 @@ func (t *trial) otherSession(newReq func(id string) driver.Request) {
 	d1, d2 := t.open(), t.open()
 	req := newReq("a")
 	l := t.acquire(d1, req)
-	there := d2.Lease(req.Name, req.ID, req.TTL)
-	if g := there.Grant(); there.ID() != req.ID || g != (driver.Grant{}) {
+	there := d2.Lease(req.Name, l.ID(), req.TTL)
+	if g := there.Grant(); there.ID() != l.ID() || g != (driver.Grant{}) {
 		t.Errorf("Lease of an id has another id, or knows of a grant, %+v", g)
 	}
 	for what, err := range map[string]error{
@@ -187,7 +189,7 @@ func (t *trial) minHoldOfWaiter(byID bool) {
 	t.release(first)
 	l := t.mustBeGranted(w)
 	if byID {
-		there := d2.Lease(req.Name, req.ID, req.TTL)
+		there := d2.Lease(req.Name, l.ID(), req.TTL)
 		if err := there.Release(t.boundedContext()); t.isUnsupported(err) {
 			return
 		} else if err != nil {
@@ -220,14 +222,13 @@ func (t *trial) eachKind(f func(newReq func(id string) driver.Request)) {
 }
 
 // lateRequests sends each request that names a grant, for one that has ended.
-func (t *trial) lateRequests(d driver.Driver, old driver.Request) {
+func (t *trial) lateRequests(d driver.Driver, l driver.Lease) {
 	t.Helper()
-	l := d.Lease(old.Name, old.ID, old.TTL)
 	t.mustBeLost(d, l, "of an earlier grant")
 	for what, err := range map[string]error{
 		"Release":   l.Release(t.boundedContext()),
 		"SetHolder": l.SetHolder(t.boundedContext(), driver.Holder{Label: "late"}),
-		"Break":     d.Break(t.boundedContext(), old.Name, old.ID),
+		"Break":     d.Break(t.boundedContext(), t.lockName, l.ID()),
 	} {
 		if !errors.Is(err, driver.ErrLost) {
 			t.Errorf("%s of an earlier grant = %v, want ErrLost", what, err)

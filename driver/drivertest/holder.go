@@ -73,7 +73,7 @@ func holderIsShown(t *trial) {
 			t.Fatalf("Status = %+v, and after SetHolder %+v; want one holder", before, st)
 		}
 		h := st.Holders[0]
-		if h.ID != req.ID || h.Token != l.Grant().Token || h.Holder != want {
+		if h.ID != l.ID() || h.Token != l.Grant().Token || h.Holder != want {
 			t.Errorf("Status after SetHolder(%+v) shows token %d, %+v; want the same hold, %d, with it",
 				want, h.Token, h.Holder, l.Grant().Token)
 		}
@@ -108,10 +108,10 @@ func holderOfEnded(t *trial) {
 	next := t.acquire(d2, req)
 	mustBeLost(released, "was released, and whose lock another has,")
 	st := t.status(d1)
-	if len(st.Holders) != 1 || st.Holders[0].ID != req.ID || st.Holders[0].Holder != req.Holder {
+	if len(st.Holders) != 1 || st.Holders[0].ID != next.ID() || st.Holders[0].Holder != req.Holder {
 		t.Fatalf("after SetHolder of a lease that was released, Status = %+v; want %+v as the holder", st, req)
 	}
-	if err := d1.Break(t.boundedContext(), t.lockName, req.ID); err != nil {
+	if err := d1.Break(t.boundedContext(), t.lockName, next.ID()); err != nil {
 		t.Fatalf("Break = %v, want nil", err)
 	}
 	mustBeLost(next, "was broken")
@@ -124,14 +124,14 @@ func holderOfOne(t *trial) {
 		one, other := make("a"), make("b")
 		one.Holder.Label, other.Holder.Label = "one", "other"
 		l := t.acquire(d1, one)
-		t.acquire(d2, other)
+		l2 := t.acquire(d2, other)
 		t.setHolder(l, driver.Holder{Label: "changed"})
 		got := map[string]string{} // labels by id
 		for _, h := range t.status(d2).Holders {
 			got[h.ID] = h.Holder.Label
 		}
-		if len(got) != 2 || got[one.ID] != "changed" || got[other.ID] != "other" {
-			t.Errorf("labels by id after SetHolder(%q) of %q = %q", "changed", one.ID, got)
+		if len(got) != 2 || got[l.ID()] != "changed" || got[l2.ID()] != "other" {
+			t.Errorf("labels by id after SetHolder(%q) of %q = %q", "changed", l.ID(), got)
 		}
 		if err := t.renew(d1, l)[0].Err; err != nil {
 			t.Errorf("Renew after SetHolder = %v, want nil", err)

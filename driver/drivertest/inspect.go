@@ -183,10 +183,8 @@ func inspectClauses() []clause {
 				err := d2.List(t.boundedContext(), t.lockName, func(driver.Status) bool {
 					seen++
 					w := t.startAcquire(d1, free)
-					select { // Fatalf must not end the goroutine in the middle of a List
-					case <-w.done:
-					case <-time.After(waitTimeout):
-						t.Errorf("Acquire waits for a List")
+					if _, ok := await(t, w.done, waitTimeout); !ok {
+						t.Errorf("Acquire waits for a List") // Fatalf must not end the goroutine in the middle of a List
 						return false
 					}
 					if err := t.renew(d1, held)[0].Err; w.err != nil || err != nil {
@@ -216,8 +214,8 @@ func showsHolder(t *trial) {
 		t.Fatalf("Status of a lock with one holder = %+v", st)
 	}
 	h := st.Holders[0]
-	if h.ID != req.ID || h.Holder != req.Holder {
-		t.Errorf("Holder = %q, %+v; want %q, %+v", h.ID, h.Holder, req.ID, req.Holder)
+	if h.ID != l.ID() || h.Holder != req.Holder {
+		t.Errorf("Holder = %q, %+v; want %q, %+v", h.ID, h.Holder, l.ID(), req.Holder)
 	}
 	if want := l.Grant().Token; h.Token != want {
 		t.Errorf("Token in Status = %d, want %d as in Grant", h.Token, want)
@@ -326,10 +324,9 @@ func breakClauses() []clause {
 			gate: named(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
-				req := t.req("a")
-				l := t.acquire(d1, req)
+				l := t.acquire(d1, t.req("a"))
 				w := t.startWaiting(d2, t.req("b"))
-				if err := d3.Break(t.boundedContext(), t.lockName, req.ID); err != nil {
+				if err := d3.Break(t.boundedContext(), t.lockName, l.ID()); err != nil {
 					t.Fatalf("Break = %v", err)
 				}
 				next := t.mustBeGranted(w)
@@ -349,11 +346,13 @@ func breakClauses() []clause {
 					t.lockName = t.name(id)
 					req := t.req(id)
 					losses := recordLosses(&req)
-					t.acquire(d1, req)
-					if err := d2.Break(t.boundedContext(), t.lockName, req.ID); err != nil {
+					l := t.acquire(d1, req)
+					if err := d2.Break(t.boundedContext(), t.lockName, l.ID()); err != nil {
 						t.Fatalf("Break = %v", err)
 					}
-					t.mustReportLoss(losses, t.slack(), "after a Break")
+					if err, ok := await(t, losses, 0); !ok || !errors.Is(err, driver.ErrLost) {
+						t.Errorf("OnLost after a Break was called: %v, with %v; want it called soon, with ErrLost", ok, err)
+					}
 				}
 			},
 		},
@@ -363,9 +362,8 @@ func breakClauses() []clause {
 			gate: named(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				req := t.req("a")
-				l := t.acquire(d1, req)
-				if err := d2.Break(t.boundedContext(), t.lockName, req.ID); err != nil {
+				l := t.acquire(d1, t.req("a"))
+				if err := d2.Break(t.boundedContext(), t.lockName, l.ID()); err != nil {
 					t.Fatalf("Break = %v", err)
 				}
 				t.mustBeLost(d1, l, "of a hold that was broken")
@@ -390,10 +388,9 @@ func breakClauses() []clause {
 			gate: named(),
 			run: func(t *trial) {
 				d := t.open()
-				req := t.req("a")
-				l := t.acquire(d, req)
+				l := t.acquire(d, t.req("a"))
 				t.release(l)
-				if err := d.Break(t.boundedContext(), t.lockName, req.ID); !errors.Is(err, driver.ErrLost) {
+				if err := d.Break(t.boundedContext(), t.lockName, l.ID()); !errors.Is(err, driver.ErrLost) {
 					t.Errorf("Break of a hold that was released = %v, want ErrLost", err)
 				}
 			},
@@ -412,8 +409,7 @@ func breakClauses() []clause {
 					return t.slotReq(id, 3)
 				}
 				broken, spared := t.acquire(d1, newReq("a")), t.acquire(d2, newReq("b"))
-				err := d3.Break(t.boundedContext(), t.lockName, newReq("a").ID)
-				if err != nil {
+				if err := d3.Break(t.boundedContext(), t.lockName, broken.ID()); err != nil {
 					t.Fatalf("Break = %v", err)
 				}
 				t.mustBeLost(d1, broken, "of the hold that was broken")

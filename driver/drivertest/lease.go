@@ -218,11 +218,11 @@ func renewClauses() []clause {
 					req := t.req(fmt.Sprint("a", i))
 					req.Name = t.name(fmt.Sprint("all ", i))
 					losses[i] = recordLosses(&req)
-					t.acquire(d1, req)
+					l := t.acquire(d1, req)
 					if i != broken {
 						continue
 					}
-					if err := d2.Break(t.boundedContext(), req.Name, req.ID); err != nil {
+					if err := d2.Break(t.boundedContext(), req.Name, l.ID()); err != nil {
 						t.Fatalf("Break = %v", err)
 					}
 				}
@@ -259,9 +259,8 @@ func renewClauses() []clause {
 			gate: leaseTenure(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				req := t.shortReq("a")
-				l := t.acquire(d1, req)
-				t.waitForExpiry(d2, req)
+				l := t.acquire(d1, t.shortReq("a"))
+				t.waitForExpiry(d2, l)
 				t.mustBeLost(d1, l, "of a lease that has expired, with the lock free,")
 				t.release(t.acquire(d2, t.req("b")))
 				t.mustBeLost(d1, l, "of a lease that has expired, after another hold came and went,")
@@ -274,9 +273,8 @@ func renewClauses() []clause {
 			gate: leaseTenure(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
-				req := t.shortReq("a")
-				l := t.acquire(d1, req)
-				t.waitForExpiry(d2, req)
+				l := t.acquire(d1, t.shortReq("a"))
+				t.waitForExpiry(d2, l)
 				other := t.acquire(d2, t.req("b"))
 				t.mustBeLost(d1, l, "of a lease that has expired, with the lock held by another,")
 				if err := t.renew(d2, other)[0].Err; err != nil {
@@ -359,9 +357,8 @@ func releaseClauses() []clause {
 			gate: leaseTenure(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
-				req := t.shortReq("a")
-				l := t.acquire(d1, req)
-				t.waitForExpiry(d3, req)
+				l := t.acquire(d1, t.shortReq("a"))
+				t.waitForExpiry(d3, l)
 				next := t.acquire(d2, t.req("b"))
 				_ = l.Release(t.boundedContext()) // another clause checks the answer
 				t.mustBeHeld(d3, t.req("c"), "after a late release by the holder before")
@@ -377,9 +374,8 @@ func releaseClauses() []clause {
 			run: func(t *trial) {
 				d := t.open()
 				t.rounds(func() bool {
-					req := t.shortReq("a")
-					l := t.acquire(d, req)
-					t.waitForExpiry(d, req)
+					l := t.acquire(d, t.shortReq("a"))
+					t.waitForExpiry(d, l)
 					err := l.Release(t.boundedContext())
 					if err == nil && t.lateness() > driver.CancelTimeout {
 						// An answer may have been lost. It may have said that the lease was freed.

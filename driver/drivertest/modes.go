@@ -117,7 +117,7 @@ func sharedClauses() []clause {
 				req.TTL = t.h.TTL
 				dead := t.acquire(d1, req)
 				l := t.acquire(d2, t.sharedReq("alive"))
-				t.waitForExpiry(d3, req)
+				t.waitForExpiry(d3, dead)
 				t.mustBeLost(d1, dead, "of a reader that has expired, with another reader alive,")
 				t.mustBeHeld(d3, t.req("writer"), "by a writer while a reader is alive")
 				t.release(l)
@@ -486,7 +486,7 @@ func wantedClauses() []clause {
 				req, wanted := t.tokenBlockReq("a")
 				t.acquire(d1, req)
 				t.startWaiting(d2, t.req("b"))
-				if !t.closesSoon(wanted.called) {
+				if _, ok := await(t, wanted.called, t.h.TTL); !ok {
 					t.Errorf("OnWanted was not called within %v after another driver began to wait", t.h.TTL+t.slack())
 				}
 			},
@@ -500,22 +500,16 @@ func wantedClauses() []clause {
 				l := t.acquire(d1, t.req("a"))
 				second, wanted2 := t.tokenBlockReq("b")
 				third, wanted3 := t.tokenBlockReq("c")
+				granted := make(chan *wantedCalls, 2) // either may be first if the driver is not fair
 				w2, w3 := t.startWaiting(d2, second), t.startWaiting(d3, third)
+				t.running.Go(func() { <-w2.done; granted <- wanted2 })
+				t.running.Go(func() { <-w3.done; granted <- wanted3 })
 				t.release(l)
-				timer := time.NewTimer(waitTimeout)
-				defer timer.Stop()
-				var wanted *wantedCalls
-				select { // either may be first if the driver is not fair
-				case <-w2.done:
-					t.mustBeGranted(w2)
-					wanted = wanted2
-				case <-w3.done:
-					t.mustBeGranted(w3)
-					wanted = wanted3
-				case <-timer.C:
+				wanted, ok := await(t, granted, waitTimeout)
+				if !ok {
 					t.Fatalf("no waiter was granted within %v", waitTimeout)
 				}
-				if !t.closesSoon(wanted.called) {
+				if _, ok := await(t, wanted.called, t.h.TTL); !ok {
 					t.Errorf("OnWanted was not called within %v after a grant with another driver waiting", t.h.TTL+t.slack())
 				}
 			},

@@ -3,7 +3,6 @@ package drivertest
 import (
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -91,9 +90,7 @@ func (t *trial) mustBeDistinct(names ...string) {
 		req, other := t.req(fmt.Sprint("a", i)), t.req(fmt.Sprint("b", i))
 		req.Name, other.Name = t.name(name), t.name(name)
 		w := t.startAcquire(d1, req)
-		select {
-		case <-w.done:
-		case <-time.After(waitTimeout):
+		if _, ok := await(t, w.done, waitTimeout); !ok {
 			t.Fatalf("Acquire of %q waits, while others hold %q", name, names[:i])
 		}
 		if w.err != nil {

@@ -66,7 +66,6 @@ type trial struct {
 
 	id       string // begins all ids of this trial; its first letters begin all names
 	lockName string // the name of the lock that req asks for
-	probes   int    // how many ids checkFree has used
 
 	ctx context.Context // ends with the case
 	// The driver that returned info; open returns it first.
@@ -78,6 +77,7 @@ type trial struct {
 	lossesMu sync.Mutex
 	losses   []string // the calls of OnLost
 
+	calls map[string]int // of Acquire, by the name and the id of the request
 }
 
 // runTrial runs the clause. If it could not be run, the reason is stored in skipped.
@@ -87,7 +87,7 @@ func (c clause) runTrial(report tb, t *testing.T, h Harness, skipped *string) {
 		h = h.Fresh(t)
 		h.Bubble = bubble
 	}
-	tr := &trial{tb: report, T: t, h: h.withDefaults(), skipped: skipped, began: time.Now()}
+	tr := &trial{tb: report, T: t, h: h.withDefaults(), skipped: skipped, began: time.Now(), calls: make(map[string]int)}
 	tr.id = rand.Text() + "-" // a lock service refuses short ids, and those with other characters
 	tr.lockName = tr.name("lock")
 	if c.name == leakClause { // registered first, so that it runs after all other cleanups
@@ -137,20 +137,19 @@ func (t *trial) lateness() time.Duration { return time.Duration(t.maxLate.Load()
 // for the messages between driver and store.
 func (t *trial) slack() time.Duration { return t.h.Slack + 10*t.lateness() }
 
-// closesSoon reports whether a channel is closed within a TTL and the slack, which grows while
-// the machine is late.
-func (t *trial) closesSoon(ch <-chan struct{}) bool {
+// await receives a value, or the close of the channel. It returns false if nothing comes within the
+// time and the slack, which grows while the machine is late.
+func await[T any](t *trial, ch <-chan T, within time.Duration) (got T, ok bool) {
 	for began := time.Now(); ; {
-		left := t.h.TTL + t.slack() - time.Since(began)
-		if left <= 0 {
-			return false
-		}
-		timer := time.NewTimer(left)
+		timer := time.NewTimer(within + t.slack() - time.Since(began))
 		select {
-		case <-ch:
+		case got = <-ch:
 			timer.Stop()
-			return true
+			return got, true
 		case <-timer.C:
+		}
+		if time.Since(began) >= within+t.slack() {
+			return got, false
 		}
 	}
 }
@@ -160,9 +159,7 @@ func (t *trial) closesSoon(ch <-chan struct{}) bool {
 func (t *trial) join() {
 	done := make(chan struct{})
 	go func() { t.running.Wait(); close(done) }()
-	select {
-	case <-done:
-	case <-time.After(waitTimeout):
+	if _, ok := await(t, done, waitTimeout); !ok {
 		t.Errorf("calls do not return, although their contexts are done and their drivers closed")
 	}
 }
@@ -295,7 +292,7 @@ func (t *trial) mustBeFree(d driver.Driver, when string) {
 // step of the withdrawal. The function check returns an error while something is left.
 func (t *trial) mustBeWithdrawn(took time.Duration, check func() error) {
 	t.Helper()
-	if t.mayBeWithdrawnLater(took) {
+	if took > min(t.wakeLimit(), driver.CancelTimeout/2) {
 		t.eventually("withdrawal by a store that is slow to answer", waitTimeout, check)
 		return
 	}
@@ -304,17 +301,10 @@ func (t *trial) mustBeWithdrawn(took time.Duration, check func() error) {
 	}
 }
 
-// mayBeWithdrawnLater reports whether a request that was given up may still be withdrawn after
-// Acquire has returned, because the store or the machine was so slow that Acquire took this long.
-func (t *trial) mayBeWithdrawnLater(took time.Duration) bool {
-	return took > min(t.wakeLimit(), driver.CancelTimeout/2)
-}
-
 // checkFree returns nil if the trial's lock is granted at once.
 func (t *trial) checkFree(d driver.Driver) error {
 	t.Helper()
-	t.probes++
-	l, err := t.tryAcquire(d, t.req(fmt.Sprint("probe", t.probes)))
+	l, err := t.tryAcquire(d, t.req("probe"))
 	if err != nil {
 		return fmt.Errorf("Acquire with NoWait = %w, want a lease", err)
 	}
@@ -325,15 +315,23 @@ func (t *trial) checkFree(d driver.Driver) error {
 // release releases a lease that must still exist.
 func (t *trial) release(l driver.Lease) {
 	t.Helper()
+	if err := t.releaseAnswer(t.boundedContext(), l); err != nil {
+		t.Fatalf("Release = %v, want nil", err)
+	}
+}
+
+// releaseAnswer releases a lease. ErrLost is no error after a call that went unanswered, and may
+// have freed the lease.
+func (t *trial) releaseAnswer(ctx context.Context, l driver.Lease) error {
 	calls := 0
 	err := t.retryIfLate(func() error {
 		calls++
-		return l.Release(t.boundedContext())
+		return l.Release(ctx)
 	})
-	freed := calls > 1 && errors.Is(err, driver.ErrLost) // by an earlier call that went unanswered
-	if err != nil && !freed {
-		t.Fatalf("Release = %v, want nil", err)
+	if calls > 1 && errors.Is(err, driver.ErrLost) {
+		return nil
 	}
+	return err
 }
 
 // renew renews leases of d. It returns one answer for each.
@@ -410,21 +408,6 @@ func recordLosses(req *driver.Request) <-chan error {
 	return losses
 }
 
-// mustReportLoss checks that OnLost is called within a time.
-func (t *trial) mustReportLoss(losses <-chan error, within time.Duration, when string) {
-	t.Helper()
-	timer := time.NewTimer(within)
-	defer timer.Stop()
-	select {
-	case err := <-losses:
-		if !errors.Is(err, driver.ErrLost) {
-			t.Errorf("OnLost %s was called with %v, want ErrLost", when, err)
-		}
-	case <-timer.C:
-		t.Errorf("OnLost was not called within %v %s", within, when)
-	}
-}
-
 // leaseEnd returns the time until which the holder of a fresh lease may rely on it.
 func leaseEnd(l driver.Lease, req driver.Request) driver.Instant {
 	return l.Grant().Start.Add(leaseLength(l, req))
@@ -459,14 +442,14 @@ func (t *trial) acquireByPolling(d driver.Driver, req driver.Request,
 	return l, driver.Now()
 }
 
-// waitForExpiry lets the lease of req lapse by the store's clock. The lease was granted just
+// waitForExpiry lets the lease of a shortReq lapse by the store's clock. The lease was granted just
 // now and is not renewed. It returns when Status does not show the holder any more, or after
 // waitTimeout.
-func (t *trial) waitForExpiry(d driver.Driver, req driver.Request) {
+func (t *trial) waitForExpiry(d driver.Driver, l driver.Lease) {
 	t.Helper()
-	t.sleep(req.TTL)
+	t.sleep(t.h.TTL)
 	for deadline := time.Now().Add(waitTimeout); time.Now().Before(deadline); t.sleep(t.pause()) {
-		if !slices.ContainsFunc(t.status(d).Holders, func(h driver.Holding) bool { return h.ID == req.ID }) {
+		if !slices.ContainsFunc(t.status(d).Holders, func(h driver.Holding) bool { return h.ID == l.ID() }) {
 			return
 		}
 	}
@@ -522,13 +505,18 @@ type waiter struct {
 	returnedTime time.Time      // the same, by the plain clock, which is exact in a bubble
 }
 
-// startAcquire calls Acquire in a goroutine.
+// startAcquire calls Acquire in a goroutine. No two calls may have the same id, so if the case has
+// used it before, the id gets a suffix.
 func (t *trial) startAcquire(d driver.Driver, req driver.Request) *waiter {
 	return t.startAcquireWith(t.boundedContext(), d, req)
 }
 
 func (t *trial) startAcquireWith(ctx context.Context, d driver.Driver, req driver.Request) *waiter {
 	ctx, cancel := context.WithCancelCause(ctx)
+	used := req.Name + "\n" + req.ID
+	if t.calls[used]++; t.calls[used] > 1 {
+		req.ID += fmt.Sprint("-", t.calls[used])
+	}
 	req.OnLost = t.noteLoss(req)
 	outlives := req.TTL >= t.longTTL()
 	w := &waiter{driver: d, req: req, cancel: cancel, done: make(chan struct{})}
@@ -635,11 +623,7 @@ func (t *trial) settle(w *waiter) (returned bool) {
 // waitReturned waits for w to return.
 func (t *trial) waitReturned(w *waiter, within time.Duration) {
 	t.Helper()
-	timer := time.NewTimer(within)
-	defer timer.Stop()
-	select {
-	case <-w.done:
-	case <-timer.C:
+	if _, ok := await(t, w.done, within); !ok {
 		t.Fatalf("Acquire did not return within %v", within)
 	}
 }

@@ -108,8 +108,9 @@ func waitClauses() []clause {
 }
 
 // wakesOnRelease measures several hand-overs. Two that are quick show that the store wakes waiters:
-// a polling loop is quick by chance once at most. A busy machine delays the others. The limit also
-// allows for two cycles of an uncontended lock, as slow as the slowest one was.
+// the release comes just after the waiter's request, and after the first round just after a tick of
+// its driver's loop, so a polling loop needs nearly a period. A busy machine delays the others. The
+// limit also allows for two cycles of an uncontended lock, as slow as the slowest one was.
 func wakesOnRelease(t *trial) {
 	d1, d2 := t.open(), t.open()
 	var took, cycles []time.Duration
@@ -121,8 +122,6 @@ func wakesOnRelease(t *trial) {
 		t.lockName = t.name(fmt.Sprint("hand-over ", i))
 		l := t.acquire(d1, t.req("a"))
 		w := t.startWaiting(d2, t.req("b"))
-		// This hits a polling loop at different moments of its sleep.
-		t.sleep(t.wakeLimit() / 3 * time.Duration(i))
 		released := time.Now()
 		t.release(l)
 		t.release(t.mustBeGranted(w))
@@ -315,13 +314,8 @@ func servedInOrder(t *trial) {
 	}
 	for want := range waits {
 		t.release(l)
-		select {
-		case got := <-served:
-			if got != want {
-				t.Fatalf("waiter %d was served, want %d", got, want)
-			}
-		case <-time.After(waitTimeout):
-			t.Fatalf("waiter %d was not served within %v", want, waitTimeout)
+		if got, ok := await(t, served, waitTimeout); !ok || got != want {
+			t.Fatalf("waiter %d was served: %v, want %d", got, ok, want)
 		}
 		l = t.mustBeGranted(waits[want])
 	}
@@ -548,13 +542,10 @@ func tellsHeld(t *trial) {
 		}
 	}
 	w := t.startAcquire(d2, req)
-	timer := time.NewTimer(waitTimeout)
-	defer timer.Stop()
-	for err := errors.New("nothing"); err != nil; {
-		select {
-		case err = <-told: // a busy store may not answer at first
-		case <-timer.C:
-			t.Fatalf("within %v, OnWait has told %v, want nil", waitTimeout, err)
+	for err := errors.New("nothing"); err != nil; { // a busy store may not answer at first
+		var ok bool
+		if err, ok = await(t, told, waitTimeout); !ok {
+			t.Fatalf("OnWait(nil) was not called within %v", waitTimeout)
 		}
 	}
 	w.cancel(errGone)

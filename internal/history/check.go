@@ -45,7 +45,11 @@ type Rules struct {
 	Hint time.Duration
 	// Undisturbed time between the end of a hold and the next one; 0 for no limit. It is of use where
 	// workers ask for each lock all the time.
-	Idle    time.Duration
+	Idle time.Duration
+	// A fault after which the store counts tokens anew, or "". For Lease after it, a process may
+	// still hand over an older token.
+	Forgets string
+	Lease   time.Duration
 	Allowed []Allowance
 }
 
@@ -103,7 +107,9 @@ func Check(events []Event, rules Rules) Report {
 	for _, holds := range byName {
 		r.Violations = append(r.Violations, findOverlaps(holds)...)
 		r.Violations = append(r.Violations, findSlotOverflows(holds)...)
-		r.Violations = append(r.Violations, findDisorder(holds)...)
+		for _, epoch := range s.epochs(holds, rules) {
+			r.Violations = append(r.Violations, findDisorder(epoch)...)
+		}
 		r.Violations = append(r.Violations, findEarly(holds, s)...)
 		r.Violations = append(r.Violations, findUnhinted(holds, s, rules.Hint)...)
 		r.Violations = append(r.Violations, findTwice(holds)...)
@@ -206,6 +212,30 @@ func findSlotOverflows(holds []*Hold) []Violation {
 		}
 	}
 	return found
+}
+
+// epochs groups the holds between which tokens are in order: those between two faults that forget
+// them. A hold whose token may be of either time is in no group.
+func (s *timeline) epochs(holds []*Hold, rules Rules) map[int][]*Hold {
+	all := make(map[int][]*Hold)
+	for _, h := range holds {
+		over, begun := 0, 0
+		for _, f := range s.faults {
+			if f.name != rules.Forgets {
+				continue
+			}
+			if f.during.until+int64(rules.Lease) <= h.Call() {
+				over++
+			}
+			if f.during.from <= h.Acquired {
+				begun++
+			}
+		}
+		if over == begun {
+			all[over] = append(all[over], h)
+		}
+	}
+	return all
 }
 
 // findDisorder finds holds whose token is not greater than that of an earlier hold. Earlier

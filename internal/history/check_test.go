@@ -256,6 +256,17 @@ func TestCheck(t *testing.T) {
 			l.fault(KillWorker, "a", 1.1, 1.1)
 			l.hold("b", "x", 4, 4)
 		}, []Fact{Order}},
+		{"TokenBackAfterForget", func(l *testLog) {
+			l.add(Release, "a", l.hold("a", "x", 5, 1), 1.7)
+			l.fault("store-restart", "", 1.2, 1.5)
+			l.add(Release, "a", l.hold("a", "x", 6, 1.8), 1.9) // it was handed over
+			l.add(Release, "b", l.hold("b", "x", 2, 4), 4.1)
+		}, nil},
+		{"TokenBackSinceForget", func(l *testLog) {
+			l.fault("store-restart", "", 1.2, 1.5)
+			l.add(Release, "a", l.hold("a", "x", 3, 4), 4.1)
+			l.add(Release, "b", l.hold("b", "x", 2, 5), 5.1)
+		}, []Fact{Order}},
 
 		{"MinHold", func(l *testLog) {
 			l.add(Release, "a", l.hold("a", "x", 1, 1, minHold), 1.1)
@@ -362,7 +373,9 @@ func TestCheck(t *testing.T) {
 			// The logs continue after the last event.
 			l = append(l, Event{At: l[len(l)-1].At + sec(0.5), Kind: Start, Worker: "z"})
 			var got []Fact
-			r := Check(l, Rules{Bound: 5 * time.Second, Hint: 2 * time.Second, Idle: 6 * time.Second})
+			r := Check(l, Rules{
+				Bound: 5 * time.Second, Hint: 2 * time.Second, Idle: 6 * time.Second, Forgets: "store-restart", Lease: 2 * time.Second,
+			})
 			for _, v := range r.Violations {
 				got = append(got, v.Fact)
 			}

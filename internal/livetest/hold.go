@@ -3,6 +3,7 @@ package livetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -40,8 +41,12 @@ func Acquire(t testing.TB, d driver.Driver, req driver.Request) (l driver.Lease)
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
+	id, tries := req.ID, 0
 	Await(t, "lease", func() (err error) {
 		t.Helper()
+		if tries++; tries > 1 { // no two calls may have the same id
+			req.ID = fmt.Sprint(id, "-", tries)
+		}
 		if l, err = d.Acquire(ctx, req); err != nil && !errors.Is(err, driver.ErrUnavailable) {
 			t.Fatalf("Acquire of %q for %s = %v", req.Name, req.ID, err)
 		}
@@ -74,11 +79,7 @@ func CheckHeld(t testing.TB, d driver.Driver, name, when string) {
 // is what a killed process leaves.
 func Keep(t testing.TB, d driver.Driver, req driver.Request) (abandon func()) {
 	t.Helper()
-	l, err := d.Acquire(t.Context(), req)
-	if err != nil {
-		t.Fatalf("Acquire = %v", err)
-	}
-	return KeepUp(t, d, l, req.TTL)
+	return KeepUp(t, d, Acquire(t, d, req), req.TTL)
 }
 
 // KeepUp renews a lease, as a holder does, until stop is called.

@@ -217,7 +217,7 @@ func checkLost(err error) error {
 // acquireLater acquires the lock, and releases it again, in a goroutine.
 func acquireLater(t *testing.T, l *snib.Locker) <-chan error {
 	got := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*livetest.Patience) // several others wait before it
 	t.Cleanup(cancel)
 	go func() { got <- l.Do(ctx, "held", func(context.Context, *snib.Lock) error { return nil }) }()
 	return got

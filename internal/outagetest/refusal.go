@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -45,8 +46,8 @@ const (
 	// shortWait is how long the acquisitions of a test wait at first.
 	shortWait = 500 * time.Millisecond
 
-	// lateBy is how late an acquisition may return on a busy machine. It is much less than
-	// AnswerTimeout: who waits for a store that hangs does not wait for its answer.
+	// lateBy is how late an acquisition may return. It is much less than AnswerTimeout: who waits for
+	// a store that hangs does not wait for its answer.
 	lateBy = 3 * time.Second
 )
 
@@ -57,7 +58,7 @@ type refusedCall struct {
 	locker *snib.Locker
 	err    error
 	wait   time.Duration // of the last try
-	late   time.Duration // by which the slowest try was late
+	late   time.Duration // by which the quickest try was late
 }
 
 // refusedCalls returns an acquisition of each form by a driver that is new and, if the store works
@@ -84,20 +85,20 @@ func (s Store) refusedCalls(t *testing.T, works bool) []*refusedCall {
 // it is used, and a client that met a dying server knows of it what it saw last, until it connects
 // again.
 func (c *refusedCall) run(ctx context.Context, f Failure) {
-	c.wait = shortWait
+	c.wait, c.late = shortWait, math.MaxInt64
 	if f.Denied {
 		c.wait = livetest.Patience // the answer ends it
 	}
-	for try, first := 1, time.Now(); ; try++ {
+	for first := time.Now(); ; {
 		began := time.Now()
 		_, c.err = c.call(ctx, c.locker, c.wait, c.name)
 		took := time.Since(began)
-		c.late = max(c.late, took-max(c.min, c.wait))
-		last, pause := try == 4, c.wait-took
+		c.late = min(c.late, took-max(c.min, c.wait))
+		pause := c.wait - took
 		if f.Denied {
-			last, pause = time.Since(first) > livetest.Patience, shortWait
+			pause = shortWait
 		}
-		if last || f.isCauseOf(c.err) {
+		if f.isCauseOf(c.err) || time.Since(first) > livetest.Patience {
 			return
 		}
 		select {
@@ -122,7 +123,8 @@ func (f Failure) isCauseOf(err error) bool {
 
 // checkErrors makes all calls at the same time, during a failure, and checks their errors.
 func (s Store) checkErrors(t *testing.T, f Failure, calls []*refusedCall) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	slack := livetest.Slack(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*livetest.Patience)
 	defer cancel()
 	var running sync.WaitGroup
 	for _, call := range calls {
@@ -130,13 +132,13 @@ func (s Store) checkErrors(t *testing.T, f Failure, calls []*refusedCall) {
 	}
 	running.Wait()
 	for _, call := range calls {
-		t.Run(call.name, func(t *testing.T) { s.checkError(t, f, call) })
+		t.Run(call.name, func(t *testing.T) { s.checkError(t, f, call, lateBy+slack()) })
 	}
 }
 
 // checkError checks what the error of an acquisition matches, and says in one line, without the
 // secret.
-func (s Store) checkError(t *testing.T, f Failure, call *refusedCall) {
+func (s Store) checkError(t *testing.T, f Failure, call *refusedCall, lateBy time.Duration) {
 	ends, says := call.ends, call.says
 	if f.Denied {
 		ends, says = nil, ""

@@ -711,7 +711,7 @@ func TestOtherTypes(t *testing.T) {
 
 // TestTypeWhileHeld overwrites the key of a lock that snib holds and waits for.
 func TestTypeWhileHeld(t *testing.T) {
-	const ttl = 600 * time.Millisecond
+	const ttl = 6 * time.Second
 	w := newFixture(t)
 	locker, _ := w.newLocker(t, snib.TTL(ttl))
 	other, d := w.newLocker(t)

@@ -91,15 +91,16 @@ func (s setup) run(t *testing.T, dir string, seed uint64, long time.Duration) {
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	w, slack := s.newWorld(t, dir, seed), livetest.Slack(t)
+	w := s.newWorld(t, dir, seed)
 	if *onlyFaults != "" {
 		w.keepFaults(strings.Split(*onlyFaults, ","))
 	}
 	w.run(workers, long, s.bound(), s.leftoverBound())
 	info := w.admin.Info()
 	rules, report := s.rules(info), t.Logf
+	rules.Bound += w.slack()
 	if w.Store.Kind == "served" { // a service says what is wrong with its store
-		rules.Idle, report = idleBound+slack(), t.Errorf
+		rules.Idle, report = idleBound+w.slack(), t.Errorf
 	}
 	r := history.Check(w.events(), rules)
 	if s.has("break") && info.TellsLoss == s.untold {
@@ -118,7 +119,7 @@ func (s setup) run(t *testing.T, dir string, seed uint64, long time.Duration) {
 	}
 	t.Logf("%s: %d acquired, %d lost, %d killed; faults %v; violations that are excused: %d",
 		s.name, r.Acquired, r.Lost, r.Killed, r.Faults, len(r.Violations)-len(violations))
-	if enough := int(long.Seconds()); r.Acquired < enough {
+	if enough := (long - w.slack()).Seconds(); float64(r.Acquired) < enough {
 		t.Errorf("%d acquisitions in %v: there is not much that could go wrong", r.Acquired, long)
 	}
 }

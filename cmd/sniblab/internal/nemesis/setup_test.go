@@ -22,6 +22,9 @@ type setup struct {
 	faults string       // their names, with spaces
 	allows []history.Allowance
 
+	// forgets is a fault after which the store counts tokens anew, or "".
+	forgets string
+
 	// untold says that the store does not tell the holder at once that its lease was broken.
 	untold bool
 
@@ -84,7 +87,7 @@ var setups = []setup{
 	{name: "mysql-lag", about: "rows of a server with an asynchronous replica, which lags", start: startPair("mysql", servers.MySQLPair, false), faults: processes + " break failover", untold: true, allows: allow(forgotten)},
 	{name: "redis-forward", about: "a server whose clock is set forward", start: startRedis(), faults: forward + network, allows: allow(stepped), settleTime: longTTL, deadWaiterTime: redisQueue},
 	{name: "redis-back", about: "a server that saves nothing, whose clock is set back", start: startRedis(), faults: back + network + server,
-		allows: allow(keysStay, byItsClock), settleTime: longTTL, deadWaiterTime: redisQueue},
+		allows: allow(keysStay), forgets: "store-restart", settleTime: longTTL, deadWaiterTime: redisQueue},
 	{name: "redlock-forward", about: "five servers, the clock of one of which is set forward", start: startRedlock(longTTL), faults: forward + network, allows: allow(stepped), settleTime: longTTL},
 	{name: "redlock-back", about: "five servers, the clock of one of which is set back", start: startRedlock(longTTL), faults: back + network, allows: allow(keysStay), settleTime: longTTL},
 	{name: "served-sqlite", about: "two replicas of a lock service, on a file", start: startServed(startSQLite, false), faults: served, brisk: true},
@@ -137,12 +140,10 @@ func sessionsEnd(fault string) history.Allowance {
 var (
 	again = history.Allowance{Fault: history.KillWorker, Facts: []history.Fact{history.Twice}, For: time.Second,
 		Why: "a host that asks just after the death of another one runs the tick again"}
-	flushed    = givenAway("flush", renewalBound)
-	forgotten  = givenAway("failover", renewalBound) // a replica that lags has forgotten leases
-	stepped    = givenAway(forward, renewalBound)    // leases end by the clock of the server, or of a node
-	byItsClock = history.Allowance{Fault: "store-restart", Facts: []history.Fact{history.Order}, For: unbounded,
-		Why: "a server that remembers nothing counts tokens by its clock"}
-	keysStay = history.Allowance{
+	flushed   = givenAway("flush", renewalBound)
+	forgotten = givenAway("failover", renewalBound) // a replica that lags has forgotten leases
+	stepped   = givenAway(forward, renewalBound)    // leases end by the clock of the server, or of a node
+	keysStay  = history.Allowance{
 		Fault: back, Facts: []history.Fact{history.Stuck, history.Leftover}, Names: []string{"minhold", "cron", "delay"},
 		For: unbounded, Why: "keys end by the server's clock",
 	}
@@ -153,7 +154,7 @@ func (s setup) bound() time.Duration { return longTTL + 5*time.Second + s.settle
 
 // rules returns the rules for a run of the set-up on a store with this Info.
 func (s setup) rules(info driver.Info) history.Rules {
-	rules, told := history.Rules{Bound: s.bound()}, renewalBound
+	rules, told := history.Rules{Bound: s.bound(), Forgets: s.forgets, Lease: longTTL}, renewalBound
 	if info.TellsLoss {
 		rules.Hint, told = hintBound, hintBound
 	}

@@ -36,6 +36,7 @@ type world struct {
 	faults []servers.Fault
 	brisk  bool
 	ids    int64
+	slack  func() time.Duration // by which the machine makes everything later
 
 	set  *servers.Set
 	ways []*livetest.Proxy // of the workers, to each server
@@ -63,7 +64,7 @@ func (s setup) newWorld(t testing.TB, dir string, seed uint64) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: quietTB{t}, dir: dir, r: rand.New(rand.NewPCG(seed, 1)), log: log, brisk: s.brisk}
-	w.faults = servers.Faults()
+	w.faults, w.slack = servers.Faults(), livetest.Slack(t)
 	// By a clock that was set back, the entry of a dead or lost holder lasts longer by the step.
 	w.Abandon = !s.has(servers.Forward) && !s.has(servers.Back)
 	s.start(w)
@@ -164,8 +165,8 @@ func (w *world) startWorkers(workers int) {
 	w.admin = admin
 	w.t.Cleanup(func() { _ = admin.Close() }) // its servers may be gone
 	const startTimeout = time.Minute
-	for end := time.Now().Add(startTimeout); history.Check(w.events(), history.Rules{}).Acquired == 0; {
-		if time.Now().After(end) {
+	for began := time.Now(); history.Check(w.events(), history.Rules{}).Acquired == 0; {
+		if time.Since(began) > startTimeout+w.slack() {
 			w.t.Fatalf("nobody has got a lock within %v", startTimeout)
 		}
 		time.Sleep(100 * time.Millisecond) // the logs grow slowly
@@ -173,8 +174,8 @@ func (w *world) startWorkers(workers int) {
 }
 
 // run starts workers, injects faults for the given duration, heals them, and waits until all
-// workers make progress, but at most for bound. Then it ends the workers, and checks that the
-// store forgets them within leftoverBound.
+// workers make progress, but at most for bound and the slack. Then it ends the workers, and checks
+// that the store forgets them within leftoverBound and the slack.
 func (w *world) run(workers int, duration, bound, leftoverBound time.Duration) {
 	w.t.Helper()
 	w.startWorkers(workers)
@@ -184,7 +185,7 @@ func (w *world) run(workers int, duration, bound, leftoverBound time.Duration) {
 	if err := os.WriteFile(w.calmFile(), nil, 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	for end := time.Now().Add(bound + time.Second); time.Now().Before(end) && history.Waiting(w.events()); {
+	for healed := time.Now(); time.Since(healed) < bound+w.slack()+time.Second && history.Waiting(w.events()); {
 		time.Sleep(100 * time.Millisecond) // the logs grow slowly
 	}
 	for _, p := range w.workers {
@@ -228,16 +229,16 @@ func (w *world) pause(mean time.Duration) {
 }
 
 // logLeftovers waits until the store shows no holders and no waiters any more, also none of
-// killed workers, but at most for bound. Then it logs those that are left.
+// killed workers, but at most for bound and the slack. Then it logs those that are left.
 func (w *world) logLeftovers(bound time.Duration) {
 	w.t.Helper()
 	var left map[string]string
-	for end := time.Now().Add(bound); ; {
+	for began := time.Now(); ; {
 		var err error
 		if left, err = w.statusByName(); err == nil && len(left) == 0 {
 			return
 		}
-		if time.Now().After(end) {
+		if time.Since(began) > bound+w.slack() {
 			if err != nil {
 				w.t.Errorf("look for what is left: %v", err)
 			}

@@ -6,28 +6,8 @@ import (
 	"github.com/sniblock/snib/cmd/sniblab/internal/trial"
 )
 
-// Pages of documentation.
-const (
-	distlockPage  = "https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/"
-	redissonPage  = "https://redisson.pro/docs/data-and-services/locks-and-synchronizers/"
-	redisPyPage   = "https://redis.readthedocs.io/en/stable/lock.html"
-	pyLockPage    = "https://pypi.org/project/python-redis-lock/"
-	potteryPage   = "https://github.com/brainix/pottery#redlock"
-	nodePage      = "https://github.com/mike-marcacci/node-redlock#usage"
-	shedlockPage  = "https://github.com/lukas-krecan/ShedLock#behavior"
-	shedClockPage = "https://github.com/lukas-krecan/ShedLock#shedlock-is-not-a-distributed-scheduler"
-	shedJDBCPage  = "https://github.com/lukas-krecan/ShedLock#jdbctemplate"
-	advisoryPage  = "https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS"
-	getLockPage   = "https://mariadb.com/kb/en/get_lock/"
-	etcdPage      = "https://etcd.io/docs/v3.6/learning/why/#notes-on-the-usage-of-lock-and-lease"
-	etcdctlPage   = "https://etcd.io/docs/v3.6/tutorials/how-to-create-locks/"
-	curatorPage   = "https://curator.apache.org/docs/recipes-shared-reentrant-lock/"
-	kazooPage     = "https://kazoo.readthedocs.io/en/latest/basic_usage.html#listening-for-connection-events"
-	flockPage     = "https://man7.org/linux/man-pages/man1/flock.1.html"
-	bsmPage       = "https://pkg.go.dev/github.com/bsm/redislock"
-	rueidisPage   = "https://github.com/redis/rueidis/tree/main/rueidislock"
-	zkPage        = "https://pkg.go.dev/github.com/go-zookeeper/zk#Lock"
-)
+// distlockPage is the documentation that the libraries for Redlock refer to.
+const distlockPage = "https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/"
 
 // late are the faults after which a holder may work on when its lease is over.
 var late = []string{"pause", "late-write"}
@@ -42,10 +22,10 @@ var longer = []string{
 // parted are the faults after which client and server may disagree about a lease.
 var parted = []string{"pause", "late-write", "cut", "late-cut", "no-answers", "store-pause", "store-restart"}
 
-// distlock are the statements of the page that the libraries for Redlock refer to.
-var distlock = []trial.Statement{
-	{Text: "a client must end its work within the validity time of the lock", Page: distlockPage, Excludes: longer},
-	{Text: "a server that has lost its data must stay away for longer than the TTL of all locks", Page: distlockPage, Excludes: []string{"store-forget"}},
+// distlock are the statements of distlockPage.
+var distlock = []statement{
+	{text: "a client must end its work within the validity time of the lock", page: distlockPage, excludes: longer},
+	{text: "a server that has lost its data must stay away for longer than the TTL of all locks", page: distlockPage, excludes: []string{"store-forget"}},
 }
 
 // ttl is the setting that all libraries have whose locks end by themselves.
@@ -66,78 +46,62 @@ func onRedis() []Peer {
 	pyLock := Peer{Store: trial.Redis, Language: "Python", Library: "python-redis-lock", Version: "4.0.1",
 		Held: "get_owner_id()", kit: python}
 	pottery := Peer{Store: trial.Redis, Language: "Python", Library: "pottery", Version: "3.0.1", kit: python}
-	redlock := Peer{Store: trial.Redis, Language: "Node.js", Library: "redlock", Version: "5.0.0-beta.2", Statements: distlock, kit: node}
-	shedlock := Peer{Store: trial.Redis, Language: "Java", Library: "ShedLock", Version: "7.10.1", Statements: shedlockStates(), kit: java}
+	redlock := Peer{Store: trial.Redis, Language: "Node.js", Library: "redlock", Version: "5.0.0-beta.2", kit: node}
+	shedlock := Peer{Store: trial.Redis, Language: "Java", Library: "ShedLock", Version: "7.10.1", kit: java}
 
-	fence := trial.Statement{Text: "a client that a long pause has delayed can't tell that it has lost the lock, so the resource must check the token of an RFencedLock", Page: redissonPage, Excludes: late}
-	work := trial.Statement{Text: "the timeout is the longest time that the lock is held, also if the holder has not finished", Page: redisPyPage, Excludes: longer}
+	fence := statement{text: "a client that a long pause has delayed can't tell that it has lost the lock, so the resource must check the token of an RFencedLock", page: "https://redisson.pro/docs/data-and-services/locks-and-synchronizers/", excludes: late}
+	work := statement{text: "the timeout is the longest time that the lock is held, also if the holder has not finished", page: "https://redis.readthedocs.io/en/stable/lock.html", excludes: longer}
 	return []Peer{
 		redsync.as("redsync", ttl, "Until()", distlock...),
-		bsm.as("bsm-redislock", ttl+"; LinearBackoff(100ms) for the wait, as there is no retry by default", "TTL()",
-			trial.Statement{Text: "the example asks for the remaining TTL before it relies on the lock", Page: bsmPage}),
-		rueidis.as("rueidislock", "KeyValidity 1 s, KeyMajority 2 by default, on one server", "the context of the hold", rueidislockStates()...),
-		rueidis.as("rueidislock-one", "KeyValidity 1 s, KeyMajority 1, as is said for one server", "the context of the hold", rueidislockStates()...),
+		bsm.as("bsm-redislock", ttl+"; LinearBackoff(100ms) for the wait, as there is no retry by default", "TTL()"),
+		rueidis.as("rueidislock", "KeyValidity 1 s, KeyMajority 2 by default, on one server", "the context of the hold", distlock...),
+		rueidis.as("rueidislock-one", "KeyValidity 1 s, KeyMajority 1, as is said for one server", "the context of the hold", distlock...),
 		redisson.as("redisson", "no lease time, lockWatchdogTimeout 1 s", redisson.Held, fence),
-		redisson.as("redisson-lease", "lease time 1 s", redisson.Held, fence,
-			trial.Statement{Text: "after the lease time, the lock is released by itself", Page: redissonPage}),
-		redisson.as("redisson-fenced", "RFencedLock without a lease time, lockWatchdogTimeout 1 s", redisson.Held,
-			trial.Statement{Text: "the resource must refuse a token that is smaller than one that it has seen", Page: redissonPage}).withTokens(),
-		shedlock.as("shedlock-redis", "lockAtMostFor 1 s, lockAtLeastFor 0; a loop of the target waits", "always yes", shedlock.Statements...),
-		redisPy.as("redis-py", "none: no timeout", redisPy.Held,
-			trial.Statement{Text: "without a timeout, the lock stays locked until it is released", Page: redisPyPage}),
+		redisson.as("redisson-lease", "lease time 1 s", redisson.Held, fence),
+		redisson.as("redisson-fenced", "RFencedLock without a lease time, lockWatchdogTimeout 1 s", redisson.Held).withTokens(),
+		shedlock.as("shedlock-redis", "lockAtMostFor 1 s, lockAtLeastFor 0; a loop of the target waits", "always yes", atMost),
+		redisPy.as("redis-py", "none: no timeout", redisPy.Held),
 		redisPy.as("redis-py-timeout", "timeout 1 s", redisPy.Held, work),
-		pyLock.as("python-redis-lock", "none: no expiry", pyLock.Held,
-			trial.Statement{Text: "after a crash, the lock can remain in Redis for ever; expire with auto_renewal is one solution", Page: pyLockPage}),
-		pyLock.as("python-redis-lock-renewal", "expire 1 s, auto_renewal", pyLock.Held,
-			trial.Statement{Text: "renewal keeps the lock for as long as the process runs", Page: pyLockPage}),
-		pottery.as("pottery", "auto_release_time 1 s", "locked()", append([]trial.Statement{
-			{Text: "the critical section must be over well within the auto-release time", Page: potteryPage, Excludes: longer}}, distlock[1])...),
+		pyLock.as("python-redis-lock", "none: no expiry", pyLock.Held),
+		pyLock.as("python-redis-lock-renewal", "expire 1 s, auto_renewal", pyLock.Held),
+		pottery.as("pottery", "auto_release_time 1 s", "locked()",
+			statement{text: "the critical section must be over well within the auto-release time", page: "https://github.com/brainix/pottery#redlock", excludes: longer}, distlock[1]),
 		redlock.as("node-redlock", ttl, "expiration", distlock...),
-		redlock.as("node-redlock-using", "using(), duration 1 s", "signal.aborted", append([]trial.Statement{
-			{Text: "the work must look at the signal, which says that an extension has failed", Page: nodePage}}, distlock...)...),
+		redlock.as("node-redlock-using", "using(), duration 1 s", "signal.aborted", distlock...),
 	}
 }
 
-func rueidislockStates() []trial.Statement {
-	return append([]trial.Statement{{Text: "the context of a hold ends at once when the majority of its keys is not held any more", Page: rueidisPage}}, distlock...)
-}
-
-func shedlockStates() []trial.Statement {
-	return []trial.Statement{
-		{Text: "lockAtMostFor must be much longer than the task normally takes; if a task takes longer, more than one process can hold the lock", Page: shedlockPage, Excludes: longer},
-		{Text: "the clocks of the nodes are synchronized", Page: shedClockPage},
-	}
+// atMost is what ShedLock says of lockAtMostFor.
+var atMost = statement{
+	text: "lockAtMostFor must be much longer than the task normally takes; if a task takes longer, more than one process can hold the lock",
+	page: "https://github.com/lukas-krecan/ShedLock#behavior", excludes: longer,
 }
 
 func onPostgres() []Peer {
 	shedlock := Peer{Store: trial.Postgres, Language: "Java", Library: "ShedLock", Version: "7.10.1", kit: java}
 	advisory := Peer{Store: trial.Postgres, Language: "Go", Library: "pgx", Version: "5.12.0", kit: linked}
-	session := trial.Statement{Text: "a lock of a session is held until it is released or the session ends", Page: advisoryPage}
 	return []Peer{
-		shedlock.as("shedlock-jdbc", "lockAtMostFor 1 s, lockAtLeastFor 0, usingDbTime(); a loop of the target waits", "always yes",
-			append(shedlockStates(), trial.Statement{Text: "usingDbTime() is recommended: the clocks of the application servers then don't matter", Page: shedJDBCPage})...),
-		advisory.as("pg-advisory", "pg_advisory_lock by hand, a connection for each hold", "whether the connection is open, as far as pgx knows", session),
-		advisory.as("pg-advisory-ping", "pg_advisory_lock by hand, a connection for each hold", "a ping of the connection", session),
+		shedlock.as("shedlock-jdbc", "lockAtMostFor 1 s, lockAtLeastFor 0, usingDbTime(); a loop of the target waits", "always yes", atMost),
+		advisory.as("pg-advisory", "pg_advisory_lock by hand, a connection for each hold", "whether the connection is open, as far as pgx knows"),
+		advisory.as("pg-advisory-ping", "pg_advisory_lock by hand, a connection for each hold", "a ping of the connection"),
 	}
 }
 
 func onMariaDB() []Peer {
 	byHand := Peer{Store: trial.MySQL, Language: "Go", Library: "go-sql-driver/mysql", Version: "1.10.1", kit: linked}
-	session := trial.Statement{Text: "the lock is released when the connection terminates, normally or not", Page: getLockPage}
 	return []Peer{
-		byHand.as("mariadb-get-lock", "GET_LOCK by hand, a connection for each hold", "always yes", session),
-		byHand.as("mariadb-get-lock-ping", "GET_LOCK by hand, a connection for each hold", "a ping of the connection", session),
+		byHand.as("mariadb-get-lock", "GET_LOCK by hand, a connection for each hold", "always yes"),
+		byHand.as("mariadb-get-lock-ping", "GET_LOCK by hand, a connection for each hold", "a ping of the connection"),
 	}
 }
 
 func onEtcd() []Peer {
 	mutex := Peer{Store: trial.Etcd, Language: "Go", Library: "etcd/client/v3/concurrency", Version: "3.7.3", kit: linked}
 	command := Peer{Store: trial.Etcd, Language: "shell", Library: "etcdctl", Version: "as installed", kit: etcdctl}
-	lease := trial.Statement{Text: "a lease does not guarantee mutual exclusion: a client can claim a lease that the server has revoked, so the resource must check revisions", Page: etcdPage, Excludes: parted}
+	lease := statement{text: "a lease does not guarantee mutual exclusion: a client can claim a lease that the server has revoked, so the resource must check revisions", page: "https://etcd.io/docs/v3.6/learning/why/#notes-on-the-usage-of-lock-and-lease", excludes: parted}
 	return []Peer{
 		mutex.as("etcd-concurrency", "session TTL 1 s; the revision of the grant is the token", "Session.Done()", lease).withTokens(),
-		command.as("etcdctl", "lock --ttl 1", "whether etcdctl runs", lease,
-			trial.Statement{Text: "the lock is held until etcdctl is terminated", Page: etcdctlPage}),
+		command.as("etcdctl", "lock --ttl 1", "whether etcdctl runs", lease),
 	}
 }
 
@@ -145,28 +109,23 @@ func onZooKeeper() []Peer {
 	zk := Peer{Store: trial.ZooKeeper, Language: "Go", Library: "go-zookeeper", Version: "1.0.4", kit: linked}
 	curator := Peer{Store: trial.ZooKeeper, Language: "Java", Library: "Curator", Version: "5.9.0", kit: java}
 	kazoo := Peer{Store: trial.ZooKeeper, Language: "Python", Library: "kazoo", Version: "2.11.0", kit: python}
-	suspended := trial.Statement{Text: "a ConnectionStateListener is recommended: after SUSPENDED nobody can be certain to hold the lock until RECONNECTED, and after LOST it is not held", Page: curatorPage}
-	listener := trial.Statement{Text: "a state listener is recommended with a Lock, so that the program can deal with the loss of the connection or the session", Page: kazooPage}
 	return []Peer{
-		zk.as("go-zookeeper", "session timeout 1 s", "State() and SessionID()", trial.Statement{Text: "Lock is a mutual exclusion lock; nothing is said about a lost session", Page: zkPage}),
-		curator.as("curator", "InterProcessMutex, session timeout 1 s, connection timeout 1 s, ExponentialBackoffRetry(1000, 3)", "isAcquiredInThisProcess()", suspended),
-		curator.as("curator-listener", "as curator, with a ConnectionStateListener", "isAcquiredInThisProcess(), and what the listener heard", suspended),
-		kazoo.as("kazoo", "session timeout 1 s", "is_acquired", listener),
-		kazoo.as("kazoo-listener", "session timeout 1 s, with a state listener", "what the listener heard", listener),
+		zk.as("go-zookeeper", "session timeout 1 s", "State() and SessionID()"),
+		curator.as("curator", "InterProcessMutex, session timeout 1 s, connection timeout 1 s, ExponentialBackoffRetry(1000, 3)", "isAcquiredInThisProcess()"),
+		curator.as("curator-listener", "as curator, with a ConnectionStateListener", "isAcquiredInThisProcess(), and what the listener heard"),
+		kazoo.as("kazoo", "session timeout 1 s", "is_acquired"),
+		kazoo.as("kazoo-listener", "session timeout 1 s, with a state listener", "what the listener heard"),
 	}
 }
 
 func onFiles() []Peer {
-	command := Peer{Store: trial.File, Language: "shell", Library: "flock of util-linux",
-		Version: "as installed", kit: flock}
-	return []Peer{
-		command.as("flock", "none", "whether the command under the lock runs", trial.Statement{Text: "the lock ends when the file is closed", Page: flockPage}),
-	}
+	file := Peer{Store: trial.File, Language: "shell", Library: "flock of util-linux", Version: "as installed", kit: flock}
+	return []Peer{file.as("flock", "none", "whether the command under the lock runs")}
 }
 
 // as returns a target with the library of p.
-func (p Peer) as(name, settings, held string, statements ...trial.Statement) Peer {
-	p.Name, p.Settings, p.Held, p.Statements = name, settings, held, statements
+func (p Peer) as(name, settings, held string, statements ...statement) Peer {
+	p.Name, p.Settings, p.Held, p.statements = name, settings, held, statements
 	return p
 }
 

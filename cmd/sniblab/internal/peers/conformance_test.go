@@ -78,11 +78,11 @@ var stays = map[string]bool{"redis-py": true, "python-redis-lock": true}
 // after the release, hands it over, and dies with it.
 func check(t *testing.T, p Peer, command []string, url string) {
 	a, b := start(t, p, command, url, "A"), start(t, p, command, url, "B")
-	first := a.acquire(t, time.Second, target.Granted)
-	b.acquire(t, time.Second, target.Denied)
+	first := a.acquire(t, target.Granted)
+	b.acquire(t, target.Denied)
 	a.held(t)
 	a.release(t)
-	second := b.acquire(t, 3*time.Second, target.Granted)
+	second := b.acquire(t, target.Granted)
 	b.held(t)
 
 	granted := make(chan target.Message, 1)
@@ -91,7 +91,7 @@ func check(t *testing.T, p Peer, command []string, url string) {
 	b.release(t)
 	third := <-granted
 	if third.Type == target.Denied { // its tries were over just before
-		third = a.acquire(t, 3*time.Second, target.Granted)
+		third = a.acquire(t, target.Granted)
 	}
 	if third.Type != target.Granted {
 		t.Errorf("the waiter gets %+v after the release", third)
@@ -102,7 +102,7 @@ func check(t *testing.T, p Peer, command []string, url string) {
 
 	a.process.Kill()
 	if stays[p.Name] {
-		b.acquire(t, time.Second, target.Denied)
+		b.acquire(t, target.Denied)
 		return
 	}
 	livetest.Await(t, "the lock of a holder that has died", func() error {
@@ -176,8 +176,12 @@ func (c *client) ask(t *testing.T, m target.Message) target.Message {
 	return c.answer(t)
 }
 
-func (c *client) acquire(t *testing.T, wait time.Duration, want target.Type) target.Message {
+func (c *client) acquire(t *testing.T, want target.Type) target.Message {
 	t.Helper()
+	wait := testTTL
+	if want == target.Denied {
+		wait = time.Second
+	}
 	m := c.ask(t, target.Message{Type: target.Acquire, Wait: wait.Milliseconds()})
 	if m.Type != want {
 		t.Fatalf("the answer to acquire is %+v, want %s", m, want)

@@ -1,6 +1,6 @@
 // Package peers has targets of the lab that lock with libraries of others. [All] is the
-// catalog: which library in which version, with which settings, and what its documentation says
-// that the lock rests on. The programs are in a folder for each language. Those in Go are part of
+// catalog: which library in which version, with which settings, and which faults its documentation
+// excludes. The programs are in a folder for each language. Those in Go are part of
 // the program that runs the lab. [Peer.Install] installs the other libraries, in pinned versions,
 // into the user's cache folder when a target is first run.
 package peers
@@ -24,20 +24,26 @@ type Peer struct {
 	Held     string // what answers whether the lock is still held
 	Tokens   bool   // it gives fencing tokens
 
-	Statements []trial.Statement // of its documentation
+	statements []statement
 	kit        *kit
+}
+
+// A statement is what the documentation of a lock says that it rests on, in our words.
+type statement struct {
+	text     string
+	page     string   // its address
+	excludes []string // the faults that it assumes not to happen
 }
 
 // Target returns a peer as the lab knows it, without the command that starts it.
 func (p Peer) Target() trial.Target {
 	c := trial.Target{
 		Name: p.Name, Title: p.Library + " " + p.Version + ", in " + p.Language, Store: p.Store, Tokens: p.Tokens,
-		Library: p.Library, Version: p.Version, Settings: p.Settings + "; held: " + p.Held,
-		Statements: p.Statements, Assumes: make(map[string]string),
+		Assumes: make(map[string]string),
 	}
-	for _, s := range p.Statements {
-		for _, fault := range s.Excludes {
-			c.Assumes[fault] = cmp.Or(c.Assumes[fault], s.Text+" ("+s.Page+")")
+	for _, s := range p.statements {
+		for _, fault := range s.excludes {
+			c.Assumes[fault] = cmp.Or(c.Assumes[fault], s.text+" ("+s.page+")")
 		}
 	}
 	return c

@@ -26,14 +26,15 @@ func TestCatalog(t *testing.T) {
 			t.Errorf("%s is there twice", p.Name)
 		}
 		seen[p.Name] = true
-		if p.Store == "" || p.Language == "" || p.Library == "" || p.Version == "" || p.Settings == "" || p.Held == "" || p.kit == nil || len(p.Statements) == 0 {
+		texts := []string{string(p.Store), p.Language, p.Library, p.Version, p.Settings, p.Held}
+		if slices.Contains(texts, "") || p.kit == nil {
 			t.Errorf("%s: something is missing: %+v", p.Name, p)
 		}
-		for _, s := range p.Statements {
-			if s.Text == "" || !strings.HasPrefix(s.Page, "https://") || strings.HasSuffix(s.Text, ".") {
-				t.Errorf("%s: the statement %q has no page, or ends with a full stop", p.Name, s.Text)
+		for _, s := range p.statements {
+			if s.text == "" || !strings.HasPrefix(s.page, "https://") || strings.HasSuffix(s.text, ".") {
+				t.Errorf("%s: the statement %q has no page, or ends with a full stop", p.Name, s.text)
 			}
-			for _, fault := range s.Excludes {
+			for _, fault := range s.excludes {
 				if !faults[fault] {
 					t.Errorf("%s: there is no fault %s", p.Name, fault)
 				}
@@ -56,10 +57,10 @@ func TestNamed(t *testing.T) {
 // its page.
 func TestTarget(t *testing.T) {
 	c := Named("pottery")[0].Target()
-	if got := c.Assumes["pause"]; !strings.HasPrefix(got, "the critical section") || !strings.Contains(got, potteryPage) {
+	if got := c.Assumes["pause"]; !strings.HasPrefix(got, "the critical section") || !strings.Contains(got, "brainix/pottery") {
 		t.Errorf("pause is excused by %q", got)
 	}
-	if c.Assumes["store-forget"] == "" || c.Assumes["kill"] != "" || c.Version != "3.0.1" {
+	if c.Assumes["store-forget"] == "" || c.Assumes["kill"] != "" {
 		t.Errorf("the target is %+v", c)
 	}
 	if c := Named("redis-py")[0].Target(); len(c.Assumes) != 0 {
@@ -76,14 +77,14 @@ func TestExclusions(t *testing.T) {
 		"store-forget": {"lost-renewal", "late-cut", "no-answers", "stop-waiter", "kill-waiter", "disk-full"},
 	}
 	for _, p := range All() {
-		for _, s := range p.Statements {
+		for _, s := range p.statements {
 			for fault, others := range alike {
-				if len(s.Excludes) < 2 || !slices.Contains(s.Excludes, fault) { // one alone is what the server forgets
+				if len(s.excludes) < 2 || !slices.Contains(s.excludes, fault) { // one alone is what the server forgets
 					continue
 				}
 				for _, other := range others {
-					if !slices.Contains(s.Excludes, other) {
-						t.Errorf("%s: %q excludes %s, and not %s", p.Name, s.Text, fault, other)
+					if !slices.Contains(s.excludes, other) {
+						t.Errorf("%s: %q excludes %s, and not %s", p.Name, s.text, fault, other)
 					}
 				}
 			}

@@ -24,7 +24,7 @@ import (
 )
 
 // TestClients runs the clients of the examples in Python and Node.js, with two replicas: a replica
-// is killed, answers are lost, and a client is stopped for longer than its TTL of 5 s.
+// is killed, answers are lost, and a client is stopped for longer than its TTL of 10 s.
 func TestClients(t *testing.T) {
 	for _, language := range []struct{ program, file string }{{"python3", "python/service_lock.py"}, {"node", "node/service_lock.mjs"}} {
 		t.Run(language.program, func(t *testing.T) {
@@ -219,7 +219,7 @@ func (p *clientProcess) tellOnly(what string) {
 }
 
 // longerThanTTL is how long a hold lasts only if it is renewed.
-const longerThanTTL = 6 * time.Second
+const longerThanTTL = 11 * time.Second
 
 func (w *clientWorld) killReplica() {
 	a, b, c := w.start(), w.start(), w.start()

@@ -54,11 +54,6 @@ type Target struct {
 	// Unclaimed says that the resource that checks tokens learns them from writes only.
 	Unclaimed bool
 
-	// Library, Version and Settings say what was run, and Statements what the documentation of
-	// the library says. They are for people; of the statements, Assumes has those that excuse.
-	Library, Version, Settings string
-	Statements                 []Statement
-
 	Tokens  bool              // it must give fencing tokens; if not, it has them if each grant has one
 	Assumes map[string]string // stated assumptions, by the fault that breaks them
 	Restart judge.Restart     // when its tokens may begin anew
@@ -72,13 +67,6 @@ type Target struct {
 
 	Faults []string      // the schedule: nil for all faults that fit the store
 	Work   time.Duration // how long each hold lasts; 0 for a few milliseconds up to 0.3 s
-}
-
-// A Statement is what the documentation of a lock says, in our words, and the page that says it.
-type Statement struct {
-	Text     string   `json:"text"`
-	Page     string   `json:"page"`               // its address
-	Excludes []string `json:"excludes,omitempty"` // the faults that it assumes not to happen
 }
 
 // IsControl reports whether the target is broken on purpose.
@@ -95,7 +83,6 @@ type Options struct {
 // An Outcome is what became of a target.
 type Outcome struct {
 	Target Target
-	Server string // the name and version of the store's servers, or ""
 	judge.Result
 	Seed   uint64 // of the decisive trial; if Err is set, of the trial that failed
 	Trials int
@@ -172,9 +159,6 @@ func run(ctx context.Context, c Target, opts Options) (o Outcome) {
 			return err
 		}
 		s := openStore(t, c)
-		if o.Server, err = c.Store.version(t); err != nil {
-			return err
-		}
 		for seed := opts.Seed; o.Trials == 0 || time.Since(began) < long; seed++ {
 			lastSeed = seed
 			b := &trial{t: t, c: c, store: s, schedule: newSchedule(c, faults, seed), seed: seed}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -162,9 +161,6 @@ func TestControls(t *testing.T) {
 		}
 		if !o.Rejected() {
 			t.Errorf("%s is accepted", o.Target.Name)
-		}
-		if !regexp.MustCompile(`^(Redis|Valkey|PostgreSQL|MariaDB|MySQL|etcd|ZooKeeper) [0-9]+\.[0-9.]+`).MatchString(o.Server) {
-			t.Errorf("%s was run on the server %q, want its name and version", o.Target.Name, o.Server)
 		}
 	}
 }

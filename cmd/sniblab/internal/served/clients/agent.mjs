@@ -3,12 +3,12 @@ import { createInterface } from "node:readline";
 
 import { Lock, LockLost } from "./service_lock.mjs";
 
-const lock = new Lock(process.argv.slice(2), "job", { ttl: 5000 });
+const lock = new Lock(process.argv.slice(2), "job", { ttl: 10_000 });
 lock.signal.addEventListener("abort", () => {
   if (lock.signal.reason instanceof LockLost) console.log("lost");
 });
 const does = {
-  acquire: () => lock.acquire(20_000),
+  acquire: () => lock.acquire(60_000),
   try: () => lock.acquire(),
   wait: () => lock.acquire(1000),
   check: () => lock.check(),

@@ -10,9 +10,9 @@ def say(*words):
     print(*words, flush=True)
 
 
-lock = Lock(sys.argv[1:], "job", ttl=5.0, on_lost=lambda: say("lost"))
+lock = Lock(sys.argv[1:], "job", ttl=10.0, on_lost=lambda: say("lost"))
 does = {
-    "acquire": lambda: lock.acquire(20),
+    "acquire": lambda: lock.acquire(60),
     "try": lock.acquire,
     "wait": lambda: lock.acquire(1),
     "check": lock.check,
