@@ -289,3 +289,14 @@ func (i info) holder() driver.Holder {
 	}
 	return h
 }
+
+// SessionTimeout returns the session timeout that the servers use, which is never less than the
+// one that the options ask for. Its errors are those of Ping.
+func (d *Driver) SessionTimeout(ctx context.Context) (asked, granted time.Duration, err error) {
+	s, done, _, err := d.inspector(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer done()
+	return d.conf.timeout, s.negotiatedTimeout(), nil
+}

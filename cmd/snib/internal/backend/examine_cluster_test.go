@@ -10,7 +10,6 @@ import (
 	"github.com/sniblock/snib/redislock"
 	"github.com/sniblock/snib/redislock/redisadmin"
 	"github.com/sniblock/snib/redlock/redlockadmin"
-	"github.com/sniblock/snib/zklock/zkadmin"
 )
 
 // problems returns the findings that are not Good, as "verdict check". It checks that only
@@ -53,27 +52,27 @@ func TestEtcdVersions(t *testing.T) {
 func TestZooKeeperFindings(t *testing.T) {
 	tests := []struct {
 		name   string
-		change func(e *zkadmin.Ensemble, all []zkServer)
+		change func(granted *time.Duration, all []zkServer)
 		want   []string
 	}{
-		{"Sound", func(*zkadmin.Ensemble, []zkServer) {}, nil},
-		{"NoAnswers", func(_ *zkadmin.Ensemble, all []zkServer) { clear(all) }, []string{"note settings"}},
-		{"TwoEnsembles", func(_ *zkadmin.Ensemble, all []zkServer) { all[0].mode = "leader" }, []string{"unmet ensemble"}},
-		{"AloneAmongOthers", func(_ *zkadmin.Ensemble, all []zkServer) { all[2].mode = "standalone" }, []string{"unmet ensemble"}},
-		{"LongSession", func(e *zkadmin.Ensemble, _ []zkServer) { e.Granted = 20 * time.Second }, []string{"note session timeout"}},
-		{"ShortSession", func(_ *zkadmin.Ensemble, all []zkServer) { all[1].conf["minSessionTimeout"] = "3999" }, []string{"unmet minSessionTimeout of b:1"}},
-		{"PatientLeader", func(_ *zkadmin.Ensemble, all []zkServer) { all[1].conf["syncLimit"] = "5" }, []string{"unmet syncLimit of b:1"}},
+		{"Sound", func(*time.Duration, []zkServer) {}, nil},
+		{"NoAnswers", func(_ *time.Duration, all []zkServer) { clear(all) }, []string{"note settings"}},
+		{"TwoEnsembles", func(_ *time.Duration, all []zkServer) { all[0].mode = "leader" }, []string{"unmet ensemble"}},
+		{"AloneAmongOthers", func(_ *time.Duration, all []zkServer) { all[2].mode = "standalone" }, []string{"unmet ensemble"}},
+		{"LongSession", func(granted *time.Duration, _ []zkServer) { *granted = 20 * time.Second }, []string{"note session timeout"}},
+		{"ShortSession", func(_ *time.Duration, all []zkServer) { all[1].conf["minSessionTimeout"] = "3999" }, []string{"unmet minSessionTimeout of b:1"}},
+		{"PatientLeader", func(_ *time.Duration, all []zkServer) { all[1].conf["syncLimit"] = "5" }, []string{"unmet syncLimit of b:1"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			e := zkadmin.Ensemble{Asked: 15 * time.Second, Granted: 15 * time.Second}
+			granted := 15 * time.Second
 			var all []zkServer
 			for i, mode := range []string{"follower", "follower", "leader"} {
 				conf := map[string]string{"tickTime": "2000", "minSessionTimeout": "4000", "syncLimit": "4"}
 				all = append(all, zkServer{addr: string(rune('a'+i)) + ":1", mode: mode, conf: conf})
 			}
-			tt.change(&e, all)
-			wantProblems(t, zooKeeperFindings(e, all), tt.want)
+			tt.change(&granted, all)
+			wantProblems(t, zooKeeperFindings(15*time.Second, granted, all), tt.want)
 		})
 	}
 }

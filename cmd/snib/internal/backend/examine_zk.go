@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/zklock"
-	"github.com/sniblock/snib/zklock/zkadmin"
 )
 
 // A zooKeeperStore is a driver that knows its servers by name.
@@ -29,7 +28,7 @@ type zkServer struct {
 }
 
 func (s *zooKeeperStore) examine(ctx context.Context) ([]Finding, error) {
-	e, err := s.Admin().Ensemble(ctx)
+	asked, granted, err := s.SessionTimeout(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +42,7 @@ func (s *zooKeeperStore) examine(ctx context.Context) ([]Finding, error) {
 		all.Go(func() { servers[i] = queryZooKeeper(ctx, host, secure) })
 	}
 	all.Wait()
-	return zooKeeperFindings(e, servers), nil
+	return zooKeeperFindings(asked, granted, servers), nil
 }
 
 // queryZooKeeper queries one server, without a session.
@@ -92,8 +91,8 @@ func parseFields(text, between string) map[string]string {
 }
 
 // zooKeeperFindings judges what locks depend on. mntr knows whether the ensemble is well.
-func zooKeeperFindings(e zkadmin.Ensemble, servers []zkServer) []Finding {
-	all := append([]Finding{ensembleFinding(servers), sessionFinding(e)}, tickFindings(e, servers)...)
+func zooKeeperFindings(asked, granted time.Duration, servers []zkServer) []Finding {
+	all := append([]Finding{ensembleFinding(servers), sessionFinding(asked, granted)}, tickFindings(granted, servers)...)
 	return append(all, Finding{
 		Check: "clock", Verdict: Good, Value: "no promise depends on it: sessions count by clocks that nobody sets, and tokens are transaction ids",
 	})
@@ -118,14 +117,14 @@ func ensembleFinding(servers []zkServer) Finding {
 		"name the servers of one ensemble only: locks of different ensembles don't exclude each other")
 }
 
-func sessionFinding(e zkadmin.Ensemble) Finding {
-	return newFinding("session timeout", fmt.Sprintf("%v, asked for %v", e.Granted, e.Asked), e.Granted <= e.Asked, Note,
+func sessionFinding(asked, granted time.Duration) Finding {
+	return newFinding("session timeout", fmt.Sprintf("%v, asked for %v", granted, asked), granted <= asked, Note,
 		"minSessionTimeout makes it longer: the locks of a process that died stay taken for that long")
 }
 
 // tickFindings judges the settings that decide when a session ends, of the
 // servers that report them.
-func tickFindings(e zkadmin.Ensemble, servers []zkServer) []Finding {
+func tickFindings(session time.Duration, servers []zkServer) []Finding {
 	var all []Finding
 	for _, s := range servers {
 		tick, minTimeout := s.durationSetting("tickTime", time.Millisecond), s.durationSetting("minSessionTimeout", time.Millisecond)
@@ -136,8 +135,8 @@ func tickFindings(e zkadmin.Ensemble, servers []zkServer) []Finding {
 			"2 ticks are the minimum: otherwise sessions may end before their clients know"))
 		// A standalone server has none.
 		if syncLimit := s.durationSetting("syncLimit", tick); syncLimit > 0 {
-			maxSyncLimit := e.Granted * 7 / 12
-			all = append(all, newFinding("syncLimit of "+s.addr, fmt.Sprintf("%v, of a session of %v", syncLimit, e.Granted), syncLimit <= maxSyncLimit, Unmet,
+			maxSyncLimit := session * 7 / 12
+			all = append(all, newFinding("syncLimit of "+s.addr, fmt.Sprintf("%v, of a session of %v", syncLimit, session), syncLimit <= maxSyncLimit, Unmet,
 				fmt.Sprintf("make it %v at most, or make sessions longer (session-timeout in the URL): a leader that is cut off may keep a lock that another leader grants", maxSyncLimit)))
 		}
 	}
