@@ -65,7 +65,15 @@ func statusOf(t testing.TB, d driver.Driver, name string) (st driver.Status, err
 // breakHold breaks a hold, and repeats that until a majority answers.
 func breakHold(t testing.TB, d driver.Driver, name, id string) error {
 	t.Helper()
-	return answer(t, func() error { return d.Break(within(t, testTimeout), name, id) })
+	again := false
+	return answer(t, func() error {
+		err := d.Break(within(t, testTimeout), name, id)
+		if again && errors.Is(err, driver.ErrLost) {
+			return nil // the nodes have carried the first request out
+		}
+		again = true
+		return err
+	})
 }
 
 // answer repeats a call until a majority answers it in time, which a busy machine may prevent.
