@@ -17,8 +17,8 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// enough is how long a test waits for something that must happen soon, and before a lease of a minute
-// ends.
+// enough is how long a test waits for something that must happen soon, and before a lease of a
+// minute ends.
 const enough = 45 * time.Second
 
 // soonEnough is how long something that happens at once may take on a busy machine. It is
@@ -73,8 +73,8 @@ var (
 	free = livetest.Release
 )
 
-// answerNow asks for a lock without waiting, until the server answers in time. It returns the answer,
-// with the GraceError in it.
+// answerNow asks for a lock without waiting, until the server answers in time. It returns the
+// answer, and the GraceError in it.
 func answerNow(t testing.TB, d driver.Driver, req driver.Request) (grace *redislock.GraceError, answer error) {
 	t.Helper()
 	req.NoWait = true
