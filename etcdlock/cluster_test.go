@@ -1,14 +1,13 @@
 package etcdlock_test
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
-	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/drivertest"
 	"github.com/sniblock/snib/etcdlock"
@@ -56,71 +55,41 @@ func TestMemberFails(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			cluster := etcdtest.Cluster(t, 3)
-			open := func() *snib.Locker {
-				locker, err := snib.New(newDriver(t, dial(t, nil, cluster.Addrs()...), etcdlock.Timeout(10*time.Second)))
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { locker.Close() })
-				return locker
+			open := func() *etcdlock.Driver {
+				d := newDriver(t, dial(t, nil, cluster.Addrs()...), etcdlock.Timeout(time.Minute))
+				t.Cleanup(func() { d.Close() })
+				return d
 			}
 			const many = 6 // so that each member has some of them
-			var held []*snib.Lock
-			waits := make(chan error, many)
+			var holders []*etcdlock.Driver
+			var held []driver.Lease
+			var waits []*livetest.Waiter
 			for i := range many {
-				name := fmt.Sprint("name ", i)
-				lock, err := open().Acquire(t.Context(), name)
-				if err != nil {
-					t.Fatal(err)
-				}
-				held = append(held, lock)
-				waiter := open()
-				go func() {
-					next, err := waiter.Acquire(t.Context(), name)
-					if err == nil && next.Token() <= lock.Token() {
-						err = fmt.Errorf("token %d after %d", next.Token(), lock.Token())
-					}
-					waits <- err
-				}()
-			}
-			d := newDriver(t, dial(t, nil, cluster.Addrs()...))
-			defer d.Close()
-			for i := range many {
-				livetest.Await(t, "waiter", func() error {
-					if st, err := d.Status(t.Context(), fmt.Sprint("name ", i)); err != nil || len(st.Waiters) != 1 {
-						return fmt.Errorf("%+v, %w", st, err)
-					}
-					return nil
-				})
+				holders = append(holders, open())
+				held = append(held, acquire(t, holders[i], request(fmt.Sprint("name ", i), "holder")))
+				waits = append(waits, livetest.Waiting(t, open(), request(fmt.Sprint("name ", i), "waiter")))
 			}
 			tt.fail(cluster)
-			failed := time.Now()
-			// A session that was not kept alive would have ended by then.
-			timer := time.NewTimer(11 * time.Second)
-			defer timer.Stop()
-			<-timer.C
-			for _, lock := range held {
-				if err := lock.Context().Err(); err != nil {
-					t.Errorf("a hold was lost as a member failed: %v", context.Cause(lock.Context()))
-				}
-			}
-			for _, lock := range held {
-				if err := lock.Release(); err != nil {
-					t.Errorf("Release = %v", err)
-				}
-			}
-			released := time.Now()
-			for range many {
-				select {
-				case err := <-waits:
-					if err != nil {
-						t.Errorf("Acquire of a waiter = %v", err)
+			failed := driver.Now()
+			for i, l := range held {
+				livetest.Await(t, "keep-alive by a member that is well", func() error {
+					r := holders[i].Renew(t.Context(), []driver.Lease{l})[0]
+					if errors.Is(r.Err, driver.ErrLost) {
+						t.Fatalf("a hold was lost as a member failed: %v", r.Err)
 					}
-				case <-time.After(livetest.Patience):
-					t.Fatalf("a waiter is not served %v after the member failed", time.Since(failed))
+					if r.Err == nil && r.Start.Before(failed) {
+						return errors.New("the lease counts from before the failure")
+					}
+					return r.Err
+				})
+			}
+			for i, l := range held {
+				release(t, l)
+				next := waits[i].Get(t)
+				if got := next.Grant().Token; got <= l.Grant().Token {
+					t.Errorf("token %d after %d", got, l.Grant().Token)
 				}
 			}
-			t.Logf("the waiters were served within %v", time.Since(released))
 		})
 	}
 }
@@ -145,9 +114,7 @@ func TestRestartedUnderWaiter(t *testing.T) {
 	}
 	server.Ctl("compact", strconv.FormatInt(got.Header.Revision, 10))
 	w.Running(t, "while another holds")
-	if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
-		t.Errorf("Renew after a restart = %v", err)
-	}
+	livetest.Await(t, "renewal after a restart", func() error { return d.Renew(t.Context(), []driver.Lease{l})[0].Err })
 	release(t, l)
 	release(t, w.Get(t))
 }

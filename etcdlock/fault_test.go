@@ -3,7 +3,6 @@ package etcdlock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -325,12 +324,7 @@ func TestCancelled(t *testing.T) {
 				done <- err
 			}()
 			if tt.name == "Checked" {
-				livetest.Await(t, "waiter", func() error {
-					if got := keys(t, free, "name"); len(got) != 2 {
-						return fmt.Errorf("the keys are %q", got)
-					}
-					return nil
-				})
+				awaitKeys(t, free, "name", 2)
 				release(t, l)
 			}
 			if err := <-done; !errors.Is(err, context.Canceled) {

@@ -103,10 +103,12 @@ func TestWanted(t *testing.T) {
 		}},
 		{"Mutex", func(t *testing.T, name string) func() {
 			locked, unlock := mutexLock(t, client, name)
+			awaitKeys(t, client, name, 3) // also those of the holder, and of the next one
 			return func() { await(t, locked); unlock() }
 		}},
 		{"Etcdctl", func(t *testing.T, name string) func() {
 			locked, unlock := ctlLock(t, server, name)
+			awaitKeys(t, client, name, 3) // likewise
 			return func() { await(t, locked); unlock() }
 		}},
 	}

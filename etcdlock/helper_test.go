@@ -64,16 +64,19 @@ func keys(t testing.TB, client *clientv3.Client, name string) (all []string) {
 	return all
 }
 
-// awaitNoKeys waits until a lock has no keys.
-func awaitNoKeys(t testing.TB, client *clientv3.Client, name string) {
+// awaitKeys waits until a lock has n keys.
+func awaitKeys(t testing.TB, client *clientv3.Client, name string, n int) {
 	t.Helper()
-	livetest.Await(t, "end of all keys of "+name, func() error {
-		if left := keys(t, client, name); len(left) > 0 {
-			return fmt.Errorf("there are %q", left)
+	livetest.Await(t, fmt.Sprintf("queue of %d for %s", n, name), func() error {
+		if got := keys(t, client, name); len(got) != n {
+			return fmt.Errorf("the keys are %q", got)
 		}
 		return nil
 	})
 }
+
+// awaitNoKeys waits until a lock has no keys.
+func awaitNoKeys(t testing.TB, client *clientv3.Client, name string) { awaitKeys(t, client, name, 0) }
 
 // leaseIn returns the etcd lease in the name of a key.
 func leaseIn(t testing.TB, key string) clientv3.LeaseID {

@@ -42,12 +42,7 @@ func TestStrangers(t *testing.T) {
 				checkHeld(t, d, name, "of a lock that a stranger holds")
 				ours := livetest.Waiting(t, d, request(name, "ours"))
 				behind, unlockBehind := other.lock(t, name)
-				livetest.Await(t, "third in the queue", func() error {
-					if got := keys(t, client, name); len(got) != 3 {
-						return fmt.Errorf("the keys are %q", got)
-					}
-					return nil
-				})
+				awaitKeys(t, client, name, 3)
 				unlock()
 				l := ours.Get(t)
 				select {
@@ -139,12 +134,7 @@ func TestStrangersShared(t *testing.T) {
 	}
 	a, b := acquire(t, d, reader("a")), acquire(t, d, reader("b"))
 	locked, unlock := mutexLock(t, client, "shared")
-	livetest.Await(t, "stranger in the queue", func() error {
-		if got := keys(t, client, "shared"); len(got) != 3 {
-			return fmt.Errorf("the keys are %q", got)
-		}
-		return nil
-	})
+	awaitKeys(t, client, "shared", 3)
 	late := livetest.Waiting(t, d, reader("late"))
 	release(t, a)
 	late.Running(t, "past a stranger who waits")

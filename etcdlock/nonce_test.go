@@ -55,7 +55,7 @@ func TestKeysNotAgain(t *testing.T) {
 		{"MinHold", func(t *testing.T, d driver.Driver, k *interceptor) {
 			k.set(nil)
 			req := request("name", "a")
-			req.MinHold = time.Second
+			req.MinHold = 5 * time.Second // in which the lock is asked for
 			since := driver.Now()
 			release(t, acquire(t, d, req))
 			checkHeld(t, d, "name", "while MinHold keeps it")

@@ -1,7 +1,6 @@
 package etcdlock_test
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/etcdlock"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 )
@@ -88,27 +88,19 @@ func TestUnreachable(t *testing.T) {
 // TestLoginLapses lets a login expire. The driver renews it, and no caller notices.
 func TestLoginLapses(t *testing.T) {
 	t.Parallel()
-	server := etcdtest.Start(t, "--auth-token-ttl=1")
+	server := etcdtest.Start(t, "--auth-token-ttl=1", "--bcrypt-cost=4") // a login must take much less than a second
 	server.RequireLogin()
-	holds, waits := open(t, dial(t, server)), open(t, dial(t, server))
-	l, told := acquire(t, holds, request("job", "holder")), time.NewTimer(4*time.Second)
-	ctx, cancel := context.WithTimeout(t.Context(), livetest.Patience)
-	defer cancel()
-	waiting := make(chan error, 1)
-	go func() {
-		next, err := waits.Acquire(ctx, request("job", "waiter"))
-		if err == nil {
-			err = next.Release(ctx)
-		}
-		waiting <- err
-	}()
-	<-told.C // until the logins have expired; no event reports that
-	if err := holds.Renew(ctx, []driver.Lease{l})[0].Err; err != nil {
+	holds := newDriver(t, dial(t, server), etcdlock.Timeout(time.Minute))
+	waits := newDriver(t, dial(t, server), etcdlock.Timeout(time.Minute))
+	defer holds.Close()
+	defer waits.Close()
+	l := acquire(t, holds, request("job", "holder"))
+	w := livetest.Acquiring(t, waits, request("job", "waiter"))
+	time.Sleep(4 * time.Second) // until the logins have expired; no event reports that
+	if err := holds.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
 		t.Errorf("Renew = %v", err)
 	}
 	release(t, acquire(t, holds, request("other", "holder")))
 	release(t, l)
-	if err := <-waiting; err != nil {
-		t.Errorf("Acquire of the waiter = %v", err)
-	}
+	release(t, w.Get(t))
 }

@@ -81,7 +81,7 @@ func TestHungServer(t *testing.T) {
 	machine := livetest.Lateness(t)
 	server.Hang()
 	hung := driver.Now() // no keep-alive that was sent later was answered
-	livetest.AwaitLoss(t, lost, 2*timeout)
+	livetest.AwaitLoss(t, lost, livetest.Patience)
 	lostAt := driver.Now()
 	if late, own := lostAt.Sub(hung)-l.Grant().TTL, machine(); late > time.Second+10*own {
 		t.Errorf("the holder was told %v after the end of its session, on a machine that was late by %v", late, own)
@@ -101,7 +101,8 @@ func TestHungServer(t *testing.T) {
 func TestStartIsSendTime(t *testing.T) {
 	const delay = time.Second
 	proxy := livetest.NewProxy(t, etcdtest.Start(t).Addr())
-	d := open(t, dial(t, nil, proxy.Addr()))
+	d := newDriver(t, dial(t, nil, proxy.Addr()), etcdlock.Timeout(time.Minute)) // it rarely sends keep-alives
+	defer d.Close()
 	l := acquire(t, d, request("start", "a"))
 	// A recent keep-alive would do for the renewal.
 	livetest.Await(t, "keep-alive that is old", func() error {
@@ -150,12 +151,7 @@ func TestKeyDeleted(t *testing.T) {
 	if _, err := client.Delete(t.Context(), keys(t, client, "deleted")[1]); err != nil {
 		t.Fatal(err)
 	}
-	livetest.Await(t, "new key", func() error {
-		if got := keys(t, client, "deleted"); len(got) != 2 {
-			return fmt.Errorf("there are %q", got)
-		}
-		return nil
-	})
+	awaitKeys(t, client, "deleted", 2)
 	w.Running(t, "while another holds")
 	release(t, l)
 	release(t, w.Get(t))

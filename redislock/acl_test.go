@@ -34,7 +34,7 @@ func TestACL(t *testing.T) {
 	as := func(user string) *redislock.Driver {
 		o := at(node.Addr())
 		o.Username, o.Password = user, secret
-		return open(t, o)
+		return open(t, o, redislock.GraceFloor(distantTTL))
 	}
 	d1, d2 := as("locks"), as("locks")
 	slack := livetest.Slack(t)
@@ -68,7 +68,7 @@ func TestACL(t *testing.T) {
 			free(t, l)
 		}
 		short := req("short")
-		short.TTL = time.Second
+		short.TTL = distantTTL // no longer than the floor
 		free(t, take(t, d1, short))
 	}
 	if _, err := d1.Admin().Servers(t.Context()); err != nil {

@@ -14,8 +14,8 @@ func TestHandOverInGrace(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	d, other := open(t, at(node.Addr())), open(t, at(node.Addr()))
-	held := take(t, d, distantRequest("holder")) // which a busy machine must not outlast
-	waiting := wait(t, other, uniqueRequest("job", "waiter"), 1)
+	held := take(t, d, request("job", "holder", distantTTL))
+	waiting := wait(t, other, request("job", "waiter", floor), 1)
 	node.Must("HSET", "snib.m", "r", "another server")
 	time.Sleep(50 * time.Millisecond) // longer than what a process knows of a server counts
 	released := driver.Now()
@@ -24,14 +24,4 @@ func TestHandOverInGrace(t *testing.T) {
 	if early := next.Grant().Start.Sub(released); early < floor/2 { // it waits for the whole floor
 		t.Errorf("the lease counts from %v after the release, want %v at least", early, floor/2)
 	}
-	free(t, next)
-}
-
-// distantTTL is one by whose end no test passes.
-const distantTTL = 20 * time.Second
-
-func distantRequest(id string) driver.Request {
-	req := uniqueRequest("job", id)
-	req.TTL = distantTTL
-	return req
 }

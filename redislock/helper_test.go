@@ -17,8 +17,9 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// enough is how long a test waits for something that must happen soon.
-const enough = 15 * time.Second
+// enough is how long a test waits for something that must happen soon, and before a lease of a
+// minute ends.
+const enough = 45 * time.Second
 
 // soonEnough is how long something that happens at once may take on a busy machine. It is
 // shorter than the 5 s after which a waiter that gets no message sends its request again.
@@ -34,6 +35,9 @@ func locker(t testing.TB, d driver.Driver, opts ...snib.Option) *snib.Locker {
 	t.Cleanup(func() { l.Close() })
 	return l
 }
+
+// distantTTL is one by whose end no test passes.
+const distantTTL = 20 * time.Second
 
 // request returns a request for an exclusive lock.
 func request(name, id string, ttl time.Duration) driver.Request {
@@ -69,32 +73,37 @@ var (
 	free = livetest.Release
 )
 
-// refused checks that a lock is not free now, and returns the error.
-func refused(t testing.TB, d driver.Driver, req driver.Request, when string) error {
+// answerNow asks for a lock without waiting, until the server answers in time. It returns the
+// answer, and the GraceError in it.
+func answerNow(t testing.TB, d driver.Driver, req driver.Request) (grace *redislock.GraceError, answer error) {
 	t.Helper()
 	req.NoWait = true
 	req.ID += " " + rand.Text() // its withdrawal may come late
-	ctx, cancel := context.WithTimeout(t.Context(), enough)
-	defer cancel()
-	l, err := d.Acquire(ctx, req)
-	if l != nil || !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("%s, Acquire(%q) for %s = %v, %v, want ErrHeld", when, req.Name, req.ID, l, err)
+	livetest.Await(t, "answer of the server", func() error {
+		_, answer = d.Acquire(t.Context(), req)
+		if errors.As(answer, &grace) || !errors.Is(answer, driver.ErrUnavailable) {
+			return nil
+		}
+		return answer
+	})
+	return grace, answer
+}
+
+// refused checks that a lock is not free now.
+func refused(t testing.TB, d driver.Driver, req driver.Request, when string) {
+	t.Helper()
+	if _, err := answerNow(t, d, req); !errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("%s, Acquire(%q) for %s = %v, want ErrHeld", when, req.Name, req.ID, err)
 	}
-	return err
 }
 
 // withheld checks that the server grants nothing now although nobody is known to hold the lock.
 // It returns how long that will last.
 func withheld(t testing.TB, d driver.Driver, req driver.Request, when string) time.Duration {
 	t.Helper()
-	req.NoWait = true
-	req.ID += " " + rand.Text() // its withdrawal may come late
-	ctx, cancel := context.WithTimeout(t.Context(), enough)
-	defer cancel()
-	l, err := d.Acquire(ctx, req)
-	var grace *redislock.GraceError
-	if l != nil || !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) || !errors.As(err, &grace) {
-		t.Fatalf("%s, Acquire(%q) for %s = %v, %v, want ErrUnavailable with a GraceError", when, req.Name, req.ID, l, err)
+	grace, err := answerNow(t, d, req)
+	if grace == nil || !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrHeld) {
+		t.Fatalf("%s, Acquire(%q) for %s = %v, want ErrUnavailable with a GraceError", when, req.Name, req.ID, err)
 	}
 	return grace.Left
 }
@@ -254,9 +263,4 @@ func awaitClosed(t testing.TB, c <-chan struct{}, what string) {
 	case <-timer.C:
 		t.Fatalf("%s did not happen within %v", what, enough)
 	}
-}
-
-// uniqueRequest is a request as the core sends it.
-func uniqueRequest(name, id string) driver.Request {
-	return request(name, id, floor)
 }

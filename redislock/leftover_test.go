@@ -19,7 +19,7 @@ import (
 func TestNothingLeft(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
-	const ttl = 20 * time.Second
+	const ttl = time.Minute
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
 	proxy := livetest.NewProxy(t, node.Addr())
 	l := locker(t, open(t, at(node.Addr())), snib.TTL(ttl))

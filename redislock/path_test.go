@@ -3,7 +3,6 @@ package redislock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -73,8 +72,7 @@ func TestPathsUnderLoss(t *testing.T) {
 	const ttl = 300 * time.Millisecond // that of a request which is executed after its release
 	livetest.Contend(t, drivers, 40, ttl)
 	for _, name := range []string{"one", "two"} { // which are free, at the latest when that is over
-		l := take(t, open(t, at(node.Addr())), uniqueRequest(name, fmt.Sprint("last ", name)))
-		free(t, l)
+		free(t, take(t, open(t, at(node.Addr())), request(name, "last", time.Minute)))
 	}
 }
 
@@ -102,7 +100,7 @@ func TestCallerSendsOneBatch(t *testing.T) {
 		answered := make(chan struct{})
 		go func() {
 			defer close(answered)
-			if _, err := d.Acquire(context.Background(), uniqueRequest(name, "owner")); err != nil {
+			if _, err := d.Acquire(context.Background(), request(name, "owner", time.Minute)); err != nil {
 				t.Error(err)
 			}
 		}()

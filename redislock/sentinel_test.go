@@ -103,7 +103,7 @@ func TestSentinelFloor(t *testing.T) {
 			s := redistest.Sentinel(t)
 			used(t, s.Master())
 			d := open(t, bySentinel(s), redislock.GraceFloor(0))
-			free(t, take(t, d, request("job", "before", time.Second)))
+			free(t, take(t, d, request("job", "before", least)))
 			s.WaitForReplicas()
 			began := time.Now()
 			tt.begin(s)
@@ -124,7 +124,7 @@ func TestSentinelFloor(t *testing.T) {
 				t.Errorf("with GraceFloor(0), nothing is granted for %v, want from %v to %v", grace.Left, want, least)
 			}
 			used(t, s.Master())
-			free(t, take(t, d, request("job", "after", time.Second)))
+			free(t, take(t, d, request("job", "after", least)))
 			nothingLeft(t, s.Master())
 		})
 	}

@@ -18,7 +18,7 @@ import (
 
 // yieldWithin is within what time a client that polls must have got a lock that is left free every
 // second. On a busy machine it misses some of these moments.
-const yieldWithin = 30 * time.Second
+const yieldWithin = livetest.Patience
 
 // polling tries to lock "job" as other libraries do, with a pause between two tries, until it has
 // the lock or the test ends. Then it closes the channel.

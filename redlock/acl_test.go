@@ -44,10 +44,14 @@ func TestACL(t *testing.T) {
 	req.OnLost = func(err error) { lost <- err }
 	acquire(t, d1, req)
 	names := 0
-	if err := d2.List(t.Context(), "jobs/", func(driver.Status) bool { names++; return true }); err != nil || names != 1 {
+	err := answer(t, func() error {
+		names = 0
+		return d2.List(t.Context(), "jobs/", func(driver.Status) bool { names++; return true })
+	})
+	if err != nil || names != 1 {
 		t.Errorf("List = %d locks, %v, want one", names, err)
 	}
-	if err := d2.Break(t.Context(), "jobs/a", "first"); err != nil {
+	if err := breakHold(t, d2, "jobs/a", "first"); err != nil {
 		t.Errorf("Break = %v", err)
 	}
 	select {
@@ -65,8 +69,7 @@ func TestACL(t *testing.T) {
 	denied(d1, "other")
 	l = acquire(t, d1, request("jobs/b", "holder", time.Minute))
 	watch := as("watch")
-	if st, err := watch.Status(t.Context(), "jobs/b"); err != nil || len(st.Holders) != 1 ||
-		st.Holders[0].Token != token(l) {
+	if st, err := statusOf(t, watch, "jobs/b"); err != nil || len(st.Holders) != 1 || st.Holders[0].Token != token(l) {
 		t.Errorf("Status by watch = %+v, %v", st, err)
 	}
 	denied(watch, "jobs/c")

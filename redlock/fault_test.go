@@ -89,8 +89,8 @@ func TestNodesWithoutMemory(t *testing.T) {
 		}
 	}
 	limit("1")
-	_, err := tryAcquire(t, d, request("y", "o", time.Minute))
-	checkError(t, "Acquire without memory", err, driver.ErrUnavailable, "its memory is full: raise its maxmemory", "OOM")
+	err := awaitRefusal(t, d, request("y", "o", time.Minute), "its memory is full: raise its maxmemory", "OOM")
+	checkError(t, "Acquire without memory", err, driver.ErrUnavailable)
 	if err := renew(t, d, kept); err != nil {
 		t.Errorf("Renew without memory = %v", err)
 	}
@@ -193,7 +193,7 @@ func TestMajorityGone(t *testing.T) {
 			if again.Token() <= held.Token() {
 				t.Errorf("token %d after %d", again.Token(), held.Token())
 			}
-			if err := again.Release(); err != nil {
+			if err := again.Release(); err != nil && !errors.Is(err, snib.ErrLost) { // a busy machine may outlast the TTL
 				t.Errorf("Release = %v", err)
 			}
 			awaitNoKeys(t, c.nodes...)
@@ -205,7 +205,7 @@ func TestMajorityGone(t *testing.T) {
 // knows the counters of the others.
 func TestAdmission(t *testing.T) {
 	c := start(t, 3)
-	const longest = 5 * time.Second // enough to start a node and to query others
+	const longest = 10 * time.Second // enough to start a node and to query others
 	c.opts = []redlock.Option{redlock.MaxTTL(longest)}
 	c.init(t)
 	d := open(t, c.servers, c.opts...)
@@ -216,7 +216,7 @@ func TestAdmission(t *testing.T) {
 	c.nodes[1].Kill() // node 2 has the lease; with node 0 it would be a majority
 	err := awaitRefusal(t, d, request("x", "b", longest),
 		"1 of 3 nodes take part, which is no majority", c.nodes[0].Addr()+": it is new, or has lost its memory",
-		c.nodes[1].Addr()+": ", "within 5s")
+		c.nodes[1].Addr()+": ", "within 10s")
 	checkError(t, "Acquire with a node that has forgotten the lease", err, driver.ErrUnavailable)
 	c.nodes[1].Restart()
 	next := acquire(t, d, request("x", "b", longest))
@@ -260,10 +260,9 @@ func TestMajorityForgets(t *testing.T) {
 	if token(l) <= floor {
 		t.Errorf("token %d, want more than the floor %d", token(l), floor)
 	}
-	release(t, l)
 
 	forget(c.nodes[1:]...)
-	release(t, acquire(t, d, request("x", "d", longest)))
+	acquire(t, d, request("x", "d", longest))
 	c.awaitStates(t, repeatState(3, redlockadmin.NodeAdmitted)...)
 }
 
@@ -277,11 +276,7 @@ func TestHungNodeAtBothEnds(t *testing.T) {
 	if err != nil {
 		t.Fatalf("Open = %v", err)
 	}
-	l, err := tryAcquire(t, d, request("x", "o", time.Minute))
-	if err != nil {
-		t.Fatalf("Acquire = %v", err)
-	}
-	release(t, l)
+	release(t, acquire(t, d, request("x", "o", time.Minute)))
 	if err := d.Close(); err != nil {
 		t.Errorf("Close = %v", err)
 	}
@@ -309,7 +304,9 @@ func TestShortClients(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		release(t, l)
+		if err := l.Release(within(t, testTimeout)); err != nil { // a busy machine may outlast the lease
+			return err
+		}
 		if admitted := fmt.Sprint(c.nodes[4].Must("HGET", "snib.redlock", "mark")); admitted != "<nil>" ||
 			time.Since(restarted) < longest {
 			return fmt.Errorf("its mark is %s", admitted)
@@ -340,11 +337,9 @@ func TestSplitVote(t *testing.T) {
 	release(t, l)
 	c.nodes[0].Must("SET", "x", "a"+stray, "PX", 60000)
 	c.nodes[1].Must("SET", "x", "b"+stray, "PX", 60000)
-	_, err = tryAcquire(t, d, request("x", "o", ttl))
-	checkError(t, "Acquire while two fight for ever", err, driver.ErrUnavailable, "several clients compete")
-	if got := len(keysOn(t, c.nodes[2])); got != 0 {
-		t.Errorf("%d keys are left on the third node", got)
-	}
+	err = awaitRefusal(t, d, request("x", "o", time.Minute), "several clients compete")
+	checkError(t, "Acquire while two fight for ever", err, driver.ErrUnavailable)
+	awaitNoKeys(t, c.nodes[2])
 	// The second node may have the lock of the first one or not, so nobody is known to hold it.
 	c.nodes[1].Kill()
 	waiting := request("x", "o", ttl)
@@ -369,7 +364,9 @@ func TestRenewalTakesAgain(t *testing.T) {
 	l := acquire(t, d, request("x", "o", time.Minute))
 	c.awaitKeys(t, "x")
 	c.nodes[0].Must("DEL", "x")
-	livetest.Await(t, "renewal with one key gone", func() error { return renew(t, d, l) })
+	if err := renew(t, d, l); err != nil {
+		t.Errorf("Renew with one key gone = %v", err)
+	}
 	c.awaitKeys(t, "x")
 	release(t, l)
 	awaitNoKeys(t, c.nodes...)
@@ -391,7 +388,9 @@ func TestBlockOfTokens(t *testing.T) {
 	}
 	c.awaitKeys(t, "x")
 	c.nodes[0].Must("DEL", "x")
-	livetest.Await(t, "renewal", func() error { return renew(t, d, l) })
+	if err := renew(t, d, l); err != nil {
+		t.Errorf("Renew with one key gone = %v", err)
+	}
 	livetest.Await(t, "renewal on the node that forgot", func() error {
 		if got, want := fmt.Sprint(c.nodes[0].Must("GET", "x")), fmt.Sprintf(" %d {", first+4); !strings.Contains(got, want) {
 			return fmt.Errorf("its key is %q, want the token %d", got, first+4)
@@ -399,11 +398,11 @@ func TestBlockOfTokens(t *testing.T) {
 		return nil
 	})
 	other := open(t, c.servers)
-	st, err := other.Status(t.Context(), "x")
+	st, err := statusOf(t, other, "x")
 	if err != nil || len(st.Holders) != 1 || st.Holders[0].Token != first {
 		t.Errorf("Status = %+v, %v, want one holder with the token %d", st, err, first)
 	}
-	if err := other.Break(t.Context(), "x", "o"); err != nil {
+	if err := breakHold(t, other, "x", "o"); err != nil {
 		t.Errorf("Break of the token %d = %v", first, err)
 	}
 	if next := token(acquire(t, other, request("x", "p", time.Minute))); next <= first+4 {
@@ -440,10 +439,12 @@ func TestDeadConnectionsOfHolder(t *testing.T) {
 	time.Sleep(4 * time.Second) // the driver looks after new connections for a while
 	heal := livetest.All(proxies, (*livetest.Proxy).StallConnected)
 	defer heal()
-	if err := renew(t, d, l); err == nil {
+	if err := tryRenew(t, d, l); err == nil {
 		t.Fatal("a renewal got through")
 	}
-	livetest.Await(t, "renewal on new connections", func() error { return renew(t, d, l) })
+	if err := renew(t, d, l); err != nil {
+		t.Errorf("Renew on new connections = %v", err)
+	}
 }
 
 // A lease that is over, and that nobody releases, keeps no subscription.
@@ -469,7 +470,7 @@ func TestExecutedLate(t *testing.T) {
 	d := open(t, servers)
 	release(t, acquire(t, d, request("warm", "o", time.Minute)))
 	// No node owes an answer afterwards, or it would not be sent the request.
-	if _, err := d.Status(within(t, testTimeout), "warm"); err != nil {
+	if _, err := statusOf(t, d, "warm"); err != nil {
 		t.Fatalf("Status = %v", err)
 	}
 	heal := make([]func(), 0, len(proxies))
@@ -500,7 +501,7 @@ func (c *cluster) awaitNewConnections(t *testing.T, d *redlock.Driver) {
 		return err
 	})
 	livetest.Await(t, "new connections to all nodes", func() error {
-		if err := renew(t, d, other); err != nil {
+		if err := tryRenew(t, d, other); err != nil {
 			return err
 		}
 		for i, n := range c.nodes {

@@ -22,7 +22,7 @@ func TestForeignLeaseWithoutMajority(t *testing.T) {
 	c.nodes[0].Hang()
 	c.nodes[2].Hang()
 	f := d.Lease("x", "the id", time.Minute)
-	if err := renew(t, d, f); !errors.Is(err, driver.ErrUnavailable) {
+	if err := tryRenew(t, d, f); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("Renew = %v, want ErrUnavailable", err)
 	}
 	if err := f.Release(within(t, testTimeout)); !errors.Is(err, driver.ErrUnavailable) {

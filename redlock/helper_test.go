@@ -44,9 +44,56 @@ func tryAcquire(t testing.TB, d driver.Driver, req driver.Request) (driver.Lease
 	return d.Acquire(within(t, testTimeout), req)
 }
 
-func renew(t testing.TB, d driver.Driver, l driver.Lease) error {
+func tryRenew(t testing.TB, d driver.Driver, l driver.Lease) error {
 	t.Helper()
 	return d.Renew(within(t, testTimeout), []driver.Lease{l})[0].Err
+}
+
+// renew renews a lease, and repeats that until a majority answers.
+func renew(t testing.TB, d driver.Driver, l driver.Lease) error {
+	t.Helper()
+	return answer(t, func() error { return tryRenew(t, d, l) })
+}
+
+// statusOf reads the status of a lock, and repeats that until a majority answers.
+func statusOf(t testing.TB, d driver.Driver, name string) (st driver.Status, err error) {
+	t.Helper()
+	err = answer(t, func() (err error) { st, err = d.Status(within(t, testTimeout), name); return err })
+	return st, err
+}
+
+// breakHold breaks a hold, and repeats that until a majority answers.
+func breakHold(t testing.TB, d driver.Driver, name, id string) error {
+	t.Helper()
+	again := false
+	return answer(t, func() error {
+		err := d.Break(within(t, testTimeout), name, id)
+		if again && errors.Is(err, driver.ErrLost) {
+			return nil // the nodes have carried the first request out
+		}
+		again = true
+		return err
+	})
+}
+
+// answer repeats a call until a majority answers it in time, which a busy machine may prevent.
+func answer(t testing.TB, call func() error) (err error) {
+	t.Helper()
+	livetest.Await(t, "answer of a majority", func() error {
+		if err = call(); errors.Is(err, driver.ErrUnavailable) {
+			return err
+		}
+		return nil
+	})
+	return err
+}
+
+// pass takes a lock for a moment, and returns the token. A busy machine may outlast the lease.
+func pass(t testing.TB, d driver.Driver, name, id string) uint64 {
+	t.Helper()
+	l := acquire(t, d, request(name, id, ttl))
+	_ = l.Release(within(t, testTimeout))
+	return token(l)
 }
 
 func token(l driver.Lease) uint64 { return l.Grant().Token }

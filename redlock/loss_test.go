@@ -47,7 +47,7 @@ func TestBreakTellsHolder(t *testing.T) {
 	}
 	checkBreak := func(what string, l driver.Lease, name string) {
 		t.Helper()
-		if err := people.Break(within(t, testTimeout), name, "o"); err != nil {
+		if err := breakHold(t, people, name, "o"); err != nil {
 			t.Fatalf("Break = %v", err)
 		}
 		select {
@@ -163,7 +163,7 @@ func TestPartialBreak(t *testing.T) {
 	case <-time.After(testTimeout): // the lease lasts a minute
 		t.Error("OnLost was not called")
 	}
-	if err := open(t, c.servers).Break(within(t, testTimeout), "x", "o"); !errors.Is(err, driver.ErrLost) {
+	if err := breakHold(t, open(t, c.servers), "x", "o"); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Break of what is broken = %v, want ErrLost", err)
 	}
 }
@@ -173,7 +173,7 @@ func TestPartialBreak(t *testing.T) {
 func TestCheckExtendsNothing(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
-	const ttl = 3 * time.Second // more than the longest pause between two checks
+	const ttl = 10 * time.Second // in which the driver listens to all nodes, and checks more than once
 	_, _, _, nonce, channel := c.holdAndListen(t, ttl)
 	c.nodes[0].Must("HINCRBY", "snib.redlock", "c1667", 1) // so that one node refuses for good
 	c.nodes[0].Must("DEL", "x")

@@ -21,13 +21,14 @@ func TestBlankNodesAreUnavailable(t *testing.T) {
 	checkError(t, "Acquire on blank nodes", err, driver.ErrUnavailable,
 		"0 of 3 nodes take part", c.nodes[0].Addr()+": it is new", "run snib redlock init", "within 1m1s")
 	cause := errors.New("enough")
-	ctx, cancel := context.WithTimeoutCause(t.Context(), ttl, cause)
-	defer cancel()
-	_, err = d.Acquire(ctx, request("x", "o", ttl))
+	ctx, cancel := context.WithCancelCause(within(t, testTimeout))
+	waiting := request("x", "o", ttl)
+	waiting.OnWait = func(error) { cancel(cause) }
+	_, err = d.Acquire(ctx, waiting)
 	checkError(t, "a wait for blank nodes", err, driver.ErrUnavailable, "0 of 3 nodes take part", "enough")
 	checkError(t, "a wait for blank nodes", err, cause)
 	c.init(t)
-	release(t, acquire(t, d, request("x", "o", ttl)))
+	release(t, acquire(t, d, request("x", "o", time.Minute)))
 }
 
 // Acquire returns within CancelTimeout of the end of its context while nodes hang, also when it
@@ -71,7 +72,9 @@ func TestDeadlineOnHungNodes(t *testing.T) {
 		}
 		cancel(nil)
 		// Wait until the nodes answer again.
-		livetest.Await(t, "renewal", func() error { return renew(t, holder, held) })
+		if err := renew(t, holder, held); err != nil {
+			t.Fatalf("Renew = %v", err)
+		}
 	}
 	if least > driver.CancelTimeout {
 		t.Errorf("waits returned %v after their contexts were done at the least, want %v at most", least,

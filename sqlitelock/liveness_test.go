@@ -166,7 +166,7 @@ func TestKilledWaiter(t *testing.T) {
 
 func TestStoppedHolder(t *testing.T) {
 	t.Parallel()
-	const ttl = 2 * time.Second // a busy machine renews in time
+	const ttl = 6 * time.Second // a busy machine renews in time
 	promptly(t, ttl+wakeLimit, func(t *testing.T) time.Duration {
 		path := newPath(t)
 		d := open(t, path)
@@ -261,7 +261,7 @@ func TestInheritOutlivesWrapper(t *testing.T) {
 	t.Parallel()
 	promptly(t, wakeLimit, func(t *testing.T) time.Duration {
 		// Long enough for a busy machine to inspect the lease of a living wrapper.
-		const ttl = 3 * time.Second
+		const ttl = 6 * time.Second
 		path := newPath(t)
 		d := open(t, path)
 		req := requestTTL("wrapper", ttl)
@@ -615,7 +615,7 @@ func TestCancelledInTransaction(t *testing.T) {
 
 func TestInheritStoppedWrapper(t *testing.T) {
 	t.Parallel()
-	const ttl = 300 * time.Millisecond
+	const ttl = time.Second
 	promptly(t, ttl+wakeLimit, func(t *testing.T) time.Duration {
 		path := newPath(t)
 		d := open(t, path)
@@ -624,7 +624,7 @@ func TestInheritStoppedWrapper(t *testing.T) {
 		child := int(wrapper.Number("child"))
 		defer syscall.Kill(child, syscall.SIGKILL)
 		wrapper.Signal(syscall.SIGSTOP)
-		_, took := awaitGrant(t, livetest.Waiting(t, d, request("next")))
+		_, took := awaitGrant(t, livetest.Acquiring(t, d, request("next")))
 		return took
 	})
 }

@@ -208,7 +208,7 @@ func TestBecomesReadOnly(t *testing.T) {
 	must(t, err)
 	path := filepath.Join(disk, "locks.db")
 	d := open(t, path)
-	l, waiter := acquire(t, d, requestTTL("holder", 2*time.Second)), make(chan error, 1)
+	l, waiter := acquire(t, d, requestTTL("holder", 6*time.Second)), make(chan error, 1)
 	go func() {
 		_, err := d.Acquire(t.Context(), request("waiter"))
 		waiter <- err
@@ -315,7 +315,7 @@ func TestReplaced(t *testing.T) {
 		t.Run("file"+suffix, func(t *testing.T) {
 			path := newPath(t)
 			d := open(t, path)
-			l := acquire(t, d, requestTTL("holder", 2*time.Second))
+			l := acquire(t, d, requestTTL("holder", 6*time.Second))
 			if err := os.Rename(path+suffix, path+suffix+".old"); err != nil {
 				t.Fatal(err)
 			}

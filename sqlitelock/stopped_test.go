@@ -70,13 +70,14 @@ func TestStoppedAtWork(t *testing.T) {
 			d := open(t, path)
 			held := acquire(t, d, request("holder"))
 			var waits []*livetest.Waiter
-			for i := range 3 {
+			const most = 15 // a machine may be late more often than not
+			for i := range most {
 				waits = append(waits, livetest.Waiting(t, d, request(fmt.Sprint("waiter ", i))))
 			}
 			p, pid := startStopped(t, role, path)
 
 			var late []time.Duration
-			for i := range 5 {
+			for i := 0; i < 5 || i < most && slices.Min(late) > driver.CancelTimeout; i++ {
 				ctx, cancel := context.WithTimeout(t.Context(), 4*slowAnswer)
 				req := request(fmt.Sprint("late ", i))
 				req.Name = "another name"

@@ -110,8 +110,12 @@ func deleteAll(t *testing.T, server string) {
 }
 
 const (
-	// timeout is the session timeout of tests in which sessions end.
+	// timeout is the session timeout of the suite, and of tests that bear the end of any session.
 	timeout = 2 * time.Second
+
+	// testbedTimeout is that of one session that a test ends, and of the next one, which a busy
+	// machine must not end.
+	testbedTimeout = 6 * time.Second
 
 	// longTimeout is the session timeout of other tests. It is longer than a busy machine keeps a
 	// process waiting.

@@ -71,8 +71,8 @@ func TestEnsembleFaults(t *testing.T) {
 						default:
 						}
 						lock, err := locker.Acquire(t.Context(), "job")
-						if errors.Is(err, snib.ErrLost) {
-							continue // the lock was lost as it was granted
+						if errors.Is(err, snib.ErrLost) || errors.Is(err, snib.ErrUnavailable) {
+							continue // the lock was lost as it was granted, or an election took a minute
 						}
 						if err != nil {
 							g.fail("Acquire = %v", err)

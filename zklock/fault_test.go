@@ -28,7 +28,8 @@ type testbed struct {
 // unless opts ask for a longer one.
 func newTestbed(t *testing.T, server *zktest.Server, opts ...zklock.Option) testbed {
 	t.Helper()
-	opts = append([]zklock.Option{zklock.Timeout(timeout)}, opts...)
+	// An attempt that does not know yet that it has queued is retried for the dial timeout.
+	opts = append([]zklock.Option{zklock.Timeout(testbedTimeout), zklock.DialTimeout(livetest.Patience)}, opts...)
 	w := testbed{server: server}
 	w.proxy = livetest.NewProxy(t, w.server.Addr())
 	w.d = newDriver(t, []string{w.proxy.Addr()}, opts...)
@@ -77,9 +78,9 @@ func TestCreateAnswerLost(t *testing.T) {
 func TestCreateGivenUp(t *testing.T) {
 	slack := livetest.Slack(t)
 	for _, lost := range []string{"", "/snib/createGivenUp/_c_", "-lock-0"} {
-		w := newTestbed(t, shared(t))
+		w := newTestbed(t, shared(t), zklock.Timeout(longTimeout))
 		holder := acquire(t, w.other, request("createGivenUp", "holder"))
-		heal := func() {}
+		heal := w.proxy.Heal
 		var hung <-chan struct{}
 		if lost != "" {
 			hung = w.proxy.LoseAnswers(1, livetest.ThenHang, lost)
@@ -118,7 +119,7 @@ func TestDeleteLost(t *testing.T) {
 func loseDelete(t *testing.T, left time.Duration) {
 	t.Helper()
 	// The timeout is long, so that the end of the session does not free the lock.
-	w := newTestbed(t, shared(t), zklock.Timeout(10*time.Second))
+	w := newTestbed(t, shared(t), zklock.Timeout(longTimeout))
 	l := acquire(t, w.d, request("deleteLost", "d"))
 	heal := w.proxy.Sever()
 	ctx, cancel := context.WithTimeout(t.Context(), left)
@@ -257,16 +258,14 @@ func TestSuspendedIsLost(t *testing.T) {
 // reported.
 func TestKeepSuspended(t *testing.T) {
 	t.Parallel()
-	w := newTestbed(t, shared(t), zklock.Timeout(10*time.Second), zklock.KeepSuspended())
+	w := newTestbed(t, shared(t), zklock.Timeout(longTimeout), zklock.KeepSuspended())
 	l, lost := livetest.AcquireTold(t, w.d, request("keepSuspended", "d"))
 	renewed := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		return w.d.Renew(ctx, []driver.Lease{l})[0].Err
 	}
-	if err := renewed(); err != nil {
-		t.Fatalf("Renew = %v", err)
-	}
+	livetest.Await(t, "renewal", renewed)
 	heal := w.proxy.Sever()
 	w.proxy.Cut()
 	if err := renewed(); !errors.Is(err, driver.ErrUnavailable) {
@@ -327,7 +326,7 @@ func TestLastTransaction(t *testing.T) {
 // lease without a watch: a later deletion of the node is reported.
 func TestChangedWhileRenewed(t *testing.T) {
 	t.Parallel()
-	w := newTestbed(t, zktest.Single(t), zklock.Timeout(10*time.Second))
+	w := newTestbed(t, zktest.Single(t), zklock.Timeout(longTimeout))
 	for round := range 6 { // a bug that luck can hide shows in one of them
 		w.changeWhileRenewed(t, fmt.Sprint("job", round))
 	}
@@ -375,7 +374,7 @@ func (b testbed) changeWhileRenewed(t *testing.T, name string) {
 // again, because it may be gone.
 func TestChangedBeforeRenewal(t *testing.T) {
 	t.Parallel()
-	w := newTestbed(t, shared(t), zklock.Timeout(10*time.Second))
+	w := newTestbed(t, shared(t), zklock.Timeout(longTimeout))
 	l := acquire(t, w.d, request("changedBeforeRenewal", "d"))
 	if err := w.d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil { // the node is watched
 		t.Fatal(err)

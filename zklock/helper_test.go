@@ -14,10 +14,10 @@ import (
 	"github.com/sniblock/snib/zklock"
 )
 
-// leaseTTL is how long a holder may rely on a session of the tests. maxLossDelay is how late it
+// leaseTTL is how long a holder may rely on a session of a testbed. maxLossDelay is how late it
 // may learn of the end of its lease on a machine that is never late.
 const (
-	leaseTTL     = timeout * 5 / 12
+	leaseTTL     = testbedTimeout * 5 / 12
 	maxLossDelay = 100 * time.Millisecond
 )
 
@@ -87,15 +87,17 @@ func newStranger(t testing.TB, server string) tree {
 }
 
 // children returns the names of the nodes in a folder.
-func (tr tree) children(folder string) []string {
+func (tr tree) children(folder string) (names []string) {
 	tr.t.Helper()
-	if _, err := tr.Sync(folder); err != nil {
-		tr.t.Fatal(err)
-	}
-	names, _, err := tr.Children(folder)
-	if err != nil && !errors.Is(err, zk.ErrNoNode) {
-		tr.t.Fatal(err)
-	}
+	livetest.Await(tr.t, "names of the nodes in "+folder, func() (err error) { // the connection may break
+		if _, err = tr.Sync(folder); err == nil {
+			names, _, err = tr.Children(folder)
+		}
+		if errors.Is(err, zk.ErrNoNode) {
+			return nil
+		}
+		return err
+	})
 	return names
 }
 

@@ -103,12 +103,12 @@ func TestLossNotReported(t *testing.T) {
 // holders would rely on it for longer than the leader keeps it. It lapses, and is not closed,
 // because a LockDelay keeps others out for some time after the loss.
 func TestShorterTimeout(t *testing.T) {
-	s, proxy := newTestSession(t, 10*time.Second)
+	s, proxy := newTestSession(t, 30*time.Second)
 	req := driver.Request{Name: "job", ID: "a", TTL: time.Minute, LockDelay: 4 * time.Second}
 	if _, err := s.d.Acquire(t.Context(), req); err != nil {
 		t.Fatal(err)
 	}
-	s.onNegotiated(s.id, 9*time.Second, driver.Now())
+	s.onNegotiated(s.id, 27*time.Second, driver.Now())
 	if err := context.Cause(s.ctx); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("the session goes on with a tenth less of its timeout: %v", err)
 	}

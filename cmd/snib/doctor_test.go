@@ -125,7 +125,7 @@ func TestDoctorNoLock(t *testing.T) {
 	node.Used()
 	node.Must("CONFIG", "SET", "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
 	node.Must("ACL", "SETUSER", "eve", "on", ">horse", "~hers:*", "&*", "+@all")
-	wantFindings(t, "redis://eve:horse@"+node.Addr(), "note grace", "note persistence", "unmet lock", "unmet maxmemory-policy")
+	wantFindings(t, "redis://eve:horse@"+node.Addr(), "note persistence", "unmet lock", "unmet maxmemory-policy")
 }
 
 // TestDoctorEtcd examines a sound cluster, also as a user who may only lock, and one that lacks a

@@ -127,7 +127,7 @@ func checkExit(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // testTimeout is how long the tests wait for an event that should come at once.
-const testTimeout = time.Minute
+const testTimeout = livetest.Patience
 
 // poll calls ok until it returns true, for at most testTimeout.
 func poll(ok func() bool) bool { return pollFor(testTimeout, ok) }

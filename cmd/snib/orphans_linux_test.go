@@ -68,7 +68,7 @@ func TestNothingOutlivesTheLock(t *testing.T) {
 			}
 		}, 79},
 		{"TERM", []string{"-k", "1"}, func(_ *testing.T, p *proc) { p.signal(syscall.SIGTERM) }, 143},
-		{"timeout", []string{"-k", "1", "--timeout", "2"}, func(*testing.T, *proc) {}, 124},
+		{"timeout", []string{"-k", "1", "--timeout", "6"}, func(*testing.T, *proc) {}, 124},
 	}
 	for how, script := range starts {
 		for _, e := range ends {
@@ -88,7 +88,7 @@ func TestNothingOutlivesTheLock(t *testing.T) {
 				setenv(t, "WORK", `trap "" HUP; echo $$ >`+log+`; exec sleep 300`)
 				const before = `sleep 300 >/dev/null 2>&1 & echo $! >before; exec "$@"`
 				p := start(t, append([]string{"sh", "-c", strings.ReplaceAll(before, "before", dir+"/before"), "sh",
-					"snib", "run", "--ttl", "3s"}, append(e.flags, "x", "--", "bash", "-c", script)...)...)
+					"snib", "run", "--ttl", "9s"}, append(e.flags, "x", "--", "bash", "-c", script)...)...)
 				await(t, "work", func() bool { return strings.HasSuffix(read(log), "\n") })
 				e.end(t, p)
 				code := p.wait()

@@ -135,7 +135,7 @@ func holdDeploy(t *testing.T, env []string) (end func()) {
 		name, value, _ := strings.Cut(v, "=")
 		setenv(t, name, value)
 	}
-	p := start(t, "snib", "run", "--ttl", "2s", "deploy", "--", "sh", "-c", `echo "token $SNIB_TOKEN."; exec sleep 600`)
+	p := start(t, "snib", "run", "--ttl", "6s", "deploy", "--", "sh", "-c", `echo "token $SNIB_TOKEN."; exec sleep 600`)
 	p.awaitOutput(".\n")
 	return func() {
 		t.Helper()
@@ -149,7 +149,7 @@ func holdDeploy(t *testing.T, env []string) (end func()) {
 // nextToken acquires the lock deploy and returns its token.
 func nextToken(t *testing.T) uint64 {
 	t.Helper()
-	return tokenIn(t, mustSnib(t, "run", "--wait", "15s", "deploy", "--", "sh", "-c", `echo "token $SNIB_TOKEN."`))
+	return tokenIn(t, mustSnib(t, "run", "--wait", "60s", "deploy", "--", "sh", "-c", `echo "token $SNIB_TOKEN."`))
 }
 
 func tokenIn(t *testing.T, out string) uint64 {

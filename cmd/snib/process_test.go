@@ -415,7 +415,7 @@ func TestHeirsKeepTheLock(t *testing.T) {
 		t.Errorf("snib wait while a grandchild runs exits %d, want 75", code)
 	}
 	touch(t, stop)
-	if out, code := snib(t, "run", "-w", "15s", "name", "--", "true"); code != 0 {
+	if out, code := snib(t, "run", "-w", "60s", "name", "--", "true"); code != 0 {
 		t.Errorf("snib run after its end exits %d: %s", code, out)
 	}
 }
@@ -464,7 +464,7 @@ func TestStoppedWrapper(t *testing.T) {
 	newStore(t)
 	p, _ := startHolder(t, "name", "--ttl", shortTTL)
 	p.signal(syscall.SIGSTOP)
-	mustSnib(t, "run", "-w", "10s", "name", "--", "true")
+	mustSnib(t, "run", "-w", "60s", "name", "--", "true")
 	p.signal(syscall.SIGCONT)
 	if code := p.wait(); code != 79 {
 		t.Errorf("exit code = %d, want 79: %s", code, p.out.String())

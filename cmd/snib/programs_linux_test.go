@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/etcdtest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
@@ -56,11 +59,18 @@ func TestPagePrograms(t *testing.T) {
 			if err := os.WriteFile(file, []byte(m[1]), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			run := exec.Command("go", "run", file)
-			run.Env = append(os.Environ(), env...)
-			if out, err := run.CombinedOutput(); err != nil || !regexp.MustCompile(`(?m)^token [1-9]\d*$`).Match(out) {
-				t.Errorf("the program printed, %v:\n%s", err, out)
-			}
+			livetest.Await(t, "answer of the store", func() error { // a busy one may be late
+				run := exec.Command("go", "run", file)
+				run.Env = append(os.Environ(), env...)
+				out, err := run.CombinedOutput()
+				if strings.Contains(string(out), driver.ErrUnavailable.Error()) {
+					return fmt.Errorf("the program printed %s", out)
+				}
+				if err != nil || !regexp.MustCompile(`(?m)^token [1-9]\d*$`).Match(out) {
+					t.Errorf("the program printed, %v:\n%s", err, out)
+				}
+				return nil
+			})
 		})
 	}
 }

@@ -79,7 +79,7 @@ func TestWatch(t *testing.T) {
 		wantHandOver(t, store, until("handed-over", "acquired"), held[0].Holder.Token, next.Process.Pid)
 		touch(t, dir+"/stop")
 		wantEvents(t, until("released"), "released")
-		mustSnib(t, "lock", "deploy", "--ttl", "3s")
+		mustSnib(t, "lock", "deploy", "--ttl", "8s") // in which the watch sees it
 		wantEvents(t, until("lost"), "acquired", "lost")
 	})
 }

@@ -157,62 +157,27 @@ func TestFailover(t *testing.T) {
 }
 
 func failover(t *testing.T, open func() *redislock.Driver, settle, fail func()) {
-	ctx := t.Context()
 	d1, d2 := open(), open()
-	held, err := d1.Acquire(ctx, request("lock", "a"))
-	if err != nil {
-		t.Fatalf("Acquire = %v", err)
-	}
-	type answer struct {
-		lease driver.Lease
-		err   error
-	}
-	next := make(chan answer, 1)
-	go func() {
-		l, err := d2.Acquire(ctx, request("lock", "b"))
-		next <- answer{l, err}
-	}()
-	livetest.Await(t, "waiter", func() error {
-		if st, err := d1.Status(ctx, "lock"); err != nil || len(st.Waiters) != 1 {
-			return fmt.Errorf("Status = %+v, %w", st, err)
-		}
-		return nil
-	})
+	first, second := request("lock", "a"), request("lock", "b")
+	first.TTL = time.Hour // it outlasts any failover
+	held, waiter := livetest.Acquire(t, d1, first), livetest.Waiting(t, d2, second)
 	settle()
 	fail()
-	start := time.Now()
-	for {
-		ctx, cancel := context.WithTimeout(ctx, time.Second)
-		r := d1.Renew(ctx, []driver.Lease{held})[0]
-		cancel()
-		if r.Err == nil {
-			break
+	livetest.Await(t, "renewal at the new master", func() error { // the client has to find it
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := d1.Renew(ctx, []driver.Lease{held})[0].Err
+		if errors.Is(err, driver.ErrLost) {
+			t.Fatalf("Renew = %v, want nil: the new master has the lease", err)
 		}
-		if errors.Is(r.Err, driver.ErrLost) || time.Since(start) > 10*time.Second {
-			t.Fatalf("Renew = %v after %v, want nil: the new master has the lease", r.Err, time.Since(start))
-		}
-		time.Sleep(10 * time.Millisecond) // in which the client may find the new master
+		return err
+	})
+	livetest.Release(t, held)
+	next := waiter.Get(t)
+	if next.Grant().Token <= held.Grant().Token {
+		t.Errorf("token %d after %d, want a greater one", next.Grant().Token, held.Grant().Token)
 	}
-	t.Logf("renewed %v after the failover", time.Since(start))
-	start = time.Now()
-	if err := held.Release(ctx); err != nil {
-		t.Fatalf("Release = %v", err)
-	}
-	select {
-	case got := <-next:
-		if got.err != nil {
-			t.Fatalf("Acquire of the next = %v", got.err)
-		}
-		if got.lease.Grant().Token <= held.Grant().Token {
-			t.Errorf("token %d after %d, want a greater one", got.lease.Grant().Token, held.Grant().Token)
-		}
-		t.Logf("handed over %v after the release", time.Since(start))
-		if err := got.lease.Release(ctx); err != nil {
-			t.Errorf("Release of the next = %v", err)
-		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("the next waits, and nobody holds the lock")
-	}
+	livetest.Release(t, next)
 }
 
 // TestUnawareMaster replaces a master that is cut off from the Sentinels, but not from the driver.
@@ -279,7 +244,7 @@ func TestSavedOnTheSameConnection(t *testing.T) {
 	d := open(t, closed(t, redis.NewClient(&redis.Options{Addr: node.Addr()})), redislock.DurableAOF())
 	node.Must("SCRIPT", "FLUSH")
 	redistest.CheckSaved(t, node, func() {
-		l := livetest.Acquire(t, d, driver.Request{Name: "job", ID: "owner", TTL: time.Second})
+		l := livetest.Acquire(t, d, driver.Request{Name: "job", ID: "owner", TTL: time.Minute})
 		if r := d.Renew(t.Context(), []driver.Lease{l})[0]; r.Err != nil {
 			t.Errorf("Renew = %v", r.Err)
 		}

@@ -30,7 +30,7 @@ func HalfMovedSlot(t *testing.T, c *ClusterSetup, ttl time.Duration, d1, d2 driv
 	move.Migrate("snib.m:"+tagOf(t, c, slot), "{job}2")
 
 	for range 3 {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), ttl)
 		for i, r := range d1.Renew(ctx, held) {
 			if r.Err != nil {
 				t.Errorf("Renew of %s while its slot is half-way = %v", names[i], r.Err)
