@@ -92,7 +92,8 @@ func (l *Locker) TryAcquireAll(ctx context.Context, names ...string) (*Locks, er
 // AcquireAny waits until one of the names is free and acquires it: the first one, if several are.
 // It serves work that needs one of several equal things, such as a port, a device or a license;
 // [Lock.Name] says which one it got. While it waits, it has a place in the queue of each name. Once
-// it has a lock it gives up the other places, and releases at once what it is granted there.
+// it has a lock it gives up the other places, and releases at once what it is granted there. Before
+// it waits, it looks at one name after the other, and a [MaxWait] may end before the last one.
 //
 // Without names, or with [MinHold], the error matches [ErrInvalid]. Errors are those of
 // [Locker.Acquire]; if the wait ended, they are joined for all the names, except that one which

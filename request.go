@@ -141,9 +141,9 @@ func newID() string {
 
 // send calls the driver, and returns the lease of its last attempt. While the store is
 // unavailable it retries, if the request may wait. The head of a queue continues the outage of
-// the heads before it: if that has lasted for RetryTimeout, send returns its error without a
-// request, because each request may take seconds to fail. Outside of a queue, the outage begins
-// with this acquisition.
+// the heads before it: if that has lasted for RetryTimeout, and for as long as a request may take
+// to fail, send returns its error without a request. Outside of a queue, the outage begins with
+// this acquisition.
 func (l *Locker) send(ctx context.Context, req driver.Request, p place, s *stall) (*lease, driver.Lease, error) {
 	if req.NoWait {
 		bounded, cancel := context.WithTimeout(ctx, driver.AnswerTimeout)
@@ -155,7 +155,7 @@ func (l *Locker) send(ctx context.Context, req driver.Request, p place, s *stall
 	outage, q := &own, p.queue
 	if q != nil {
 		outage = &q.outage
-		if q.outageErr != nil && outage.IsOver(req.RetryTimeout) {
+		if q.outageErr != nil && outage.IsOver(max(req.RetryTimeout, driver.AnswerTimeout)) {
 			return l.newLease(req.Name, ""), nil, q.outageErr
 		}
 	}

@@ -53,6 +53,33 @@ func TestRetryTimeout(t *testing.T) {
 	}
 }
 
+// One request that fails is no outage for those that wait behind it, however short RetryTimeout is.
+func TestRetryTimeoutOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newSpy(new(memlock.Store))
+		d.acquire = func(_ context.Context, req driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+			if n, _ := d.count(); n == 1 {
+				time.Sleep(time.Second)
+				return nil, errDown
+			}
+			return send()
+		}
+		l := open(t, d, snib.RetryTimeout(0))
+		results := make(chan error, 2)
+		for range cap(results) {
+			go func() {
+				lock, err := l.Acquire(t.Context(), "a")
+				_ = lock.Release()
+				results <- err
+			}()
+		}
+		wantErr(t, "Acquire of the first", <-results, snib.ErrUnavailable)
+		if err := <-results; err != nil {
+			t.Errorf("Acquire of the second = %v", err)
+		}
+	})
+}
+
 // A store that is full has answered, so an acquisition waits for it as for a holder, with pauses
 // that grow, unless it must not retry at all.
 func TestRetryTimeoutOfFullStore(t *testing.T) {

@@ -203,9 +203,9 @@ type Request struct {
 
 	// OnWanted, if not nil, is called at most once, when the driver learns that another process
 	// waits for the lock, or when it can no longer tell. [Grant.TellsWanted] says whether the driver
-	// calls it for this lease; with [Info.TellsWanted], it does so if Tokens is greater than 1. The
-	// call may come before Acquire has returned. OnWanted returns at once and does not call the
-	// driver.
+	// calls it for this lease; with [Info.TellsWanted], it does so if [Request.TokenBlock] is more
+	// than 1. The call may come before Acquire has returned. OnWanted returns at once and does not
+	// call the driver.
 	OnWanted func() `json:"-"`
 
 	// OnWait, if not nil, tells the caller of Acquire why the request waits. Goroutines that wait

@@ -10,8 +10,8 @@
 // On the same name, its locks and those of package concurrency of etcd's client exclude one
 // another. "etcdctl lock", the server's lock service and jetcd use that package's keys, too.
 //
-// All locks of a driver end with its session: at once with [Driver.Close], and [Timeout] after the
-// process has died or was cut off. For data in etcd itself, [Driver.IsOwner] is better than a
+// All locks of a driver end with its session: with [Driver.Close] (see there), and [Timeout] after
+// the process has died or was cut off. For data in etcd itself, [Driver.IsOwner] is better than a
 // fencing token.
 //
 // The page docs/backends/etcdlock.md has the format of the keys, who waits for what, and what

@@ -71,11 +71,12 @@ func (d *Driver) Info() driver.Info {
 }
 
 // Close implements [driver.Driver]. It ends the session, and with it all leases that were not
-// released. If etcd does not answer within 2 s, they expire. The client stays open.
+// released. If etcd does not answer within 2 s, or one of them has a LockDelay, they all expire.
+// The client stays open.
 func (d *Driver) Close() error {
 	d.life.End(func() {
 		if s := d.session.Load(); s != nil {
-			s.close()
+			s.close(driver.ErrClosed)
 		}
 	})
 	return nil

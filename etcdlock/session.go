@@ -123,7 +123,7 @@ func (d *Driver) openSession(ctx context.Context) (*session, error) {
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	d.session.Store(s)
 	if !d.life.Go(s.runKeepAlive) || !d.life.Go(s.monitorDeadline) || !d.life.Go(s.watchLeases) {
-		s.close()
+		s.close(driver.ErrClosed)
 		return nil, driver.ErrClosed
 	}
 	return s, nil
@@ -176,7 +176,8 @@ func (s *session) monitorDeadline() {
 		end := s.deadline()
 		s.mu.Unlock()
 		if end.Reached(now) {
-			s.terminate(fmt.Errorf("%w: its session is over: etcd has answered no keep-alive for %v", driver.ErrLost, s.ttl))
+			// etcd may still have it, and other clients need not wait until it expires.
+			s.close(fmt.Errorf("%w: its session is over: etcd has answered no keep-alive for %v", driver.ErrLost, s.ttl))
 			return
 		}
 		timer.Reset(min(maxSleep, end.Left(now)))
@@ -212,8 +213,8 @@ func (s *session) terminate(why error) {
 }
 
 // close ends the session, in etcd too. If one of its leases has a LockDelay, it lapses there.
-func (s *session) close() {
-	s.terminate(driver.ErrClosed)
+func (s *session) close(why error) {
+	s.terminate(why)
 	s.mu.Lock()
 	lapses := s.mustLapse
 	s.mu.Unlock()

@@ -82,8 +82,18 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 	return err
 }
 
-// Renew implements [driver.Driver]. It renews all leases in one transaction.
+// Renew implements [driver.Driver]. It renews up to 1,000 leases per transaction, so
+// that other processes can write in between.
 func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
+	const most = 1000
+	answers := make([]driver.Renewal, 0, len(due))
+	for batch := range slices.Chunk(due, most) {
+		answers = append(answers, d.renew(ctx, batch)...)
+	}
+	return answers
+}
+
+func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	var start driver.Instant
 	found := make([]bool, len(due)) // both are read only if do returned nil
 	durable := slices.ContainsFunc(due, func(l driver.Lease) bool { return l.(*lease).durable })

@@ -10,9 +10,9 @@
 // InterProcessReadWriteLock. The other options are [Root], [Timeout], [DialTimeout], [Digest],
 // [ACL], [TLS], [KeepSuspended] and [LiteralNames].
 //
-// All locks of a driver end with its session: with [Driver.Close], with its connection unless
-// [KeepSuspended] is set, and [Timeout] after the process has died. For data in the ensemble,
-// [Driver.IsOwner] is better than a fencing token.
+// All locks of a driver end with its session: with [Driver.Close] (see there), with its connection
+// unless [KeepSuspended] is set, and [Timeout] after the process has died. For data in the
+// ensemble, [Driver.IsOwner] is better than a fencing token.
 //
 // The page docs/backends/zklock.md has the paths and nodes, who waits for what, and what happens in
 // failures.

@@ -62,9 +62,9 @@ func (d *Driver) Info() driver.Info {
 	}
 }
 
-// Close implements [driver.Driver]. It ends the session, and with it all leases and waits.
-// If the server does not answer, Close returns within a few seconds, and the ensemble ends
-// the session after its timeout.
+// Close implements [driver.Driver]. It ends the session, and with it all leases and waits. If a
+// LockDelay still has to keep others out, or the server does not answer within a few seconds, the
+// ensemble ends the session after its timeout.
 func (d *Driver) Close() error {
 	d.life.End(func() {
 		if s := d.latestSession(); s != nil {
