@@ -84,7 +84,6 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 		wait = time.Millisecond // the first answer says soon whether the lock is held
 	}
 	for answered := driver.Now(); ; {
-		sent := driver.Now()
 		l, err := a.send(ctx, wait)
 		switch {
 		case err == nil && l != nil:
@@ -99,13 +98,7 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 		case !a.queued || !isUnavailable(err) || driver.Now().Sub(answered) >= a.req.RetryLimit():
 			return nil, err
 		}
-		// Maybe a proxy ends requests that take so long. All servers were asked, one after the other.
-		open := driver.Now().Sub(sent) / time.Duration(len(a.d.client.servers))
-		if open >= minPoll && !errors.As(err, new(*wire.Problem)) {
-			a.poll = min(a.poll, open/2)
-			wait = a.poll
-		}
-		a.down = err
+		a.down, wait = err, a.poll
 		a.req.NoteWait(err)
 		if pause(ctx, retryInterval); ctx.Err() != nil {
 			return nil, a.ended(ctx)
@@ -156,6 +149,10 @@ func (a *attempt) send(ctx context.Context, wait time.Duration) (*lease, error) 
 			err = &attemptError{err: errNotOurs, sent: true}
 		}
 		a.lost = a.lost || mayBeDone(err)
+		isCut := err != nil && !errors.As(err, new(*wire.Problem)) // maybe by a proxy, as it takes so long
+		if open := driver.Now().Sub(start); isCut && a.queued && open >= minPoll {
+			a.poll = min(a.poll, open/2)
+		}
 		if err == nil && status == http.StatusOK {
 			granted = a.granted(start, &answer)
 		}
