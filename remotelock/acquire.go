@@ -100,7 +100,7 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 		}
 		a.down, wait = err, a.poll
 		a.req.NoteWait(err)
-		if pause(ctx, retryInterval); ctx.Err() != nil {
+		if pause(ctx); ctx.Err() != nil {
 			return nil, a.ended(ctx)
 		}
 	}
@@ -116,10 +116,10 @@ func (a *attempt) ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", a.down, cause)
 }
 
-// pause takes so long, unless ctx is done before.
-func pause(ctx context.Context, d time.Duration) {
+// pause takes retryInterval, unless ctx is done before.
+func pause(ctx context.Context) {
 	select {
-	case <-time.After(d):
+	case <-time.After(retryInterval):
 	case <-ctx.Done():
 	}
 }
@@ -209,6 +209,7 @@ func (a *attempt) withdraw() {
 
 // withdrawFrom withdraws the attempt from one server, until that has answered or ctx is done.
 func (a *attempt) withdrawFrom(ctx context.Context, server int) {
+	closed := a.d.ctx.Done()
 	for wait := retryInterval; ctx.Err() == nil; wait *= 2 { // in an outage, all attempts of all clients ask
 		err := a.d.client.doOne(ctx, server, 0, 1, func(ctx context.Context, server int) error {
 			_, err := a.client().post(ctx, server, wire.PathWithdraw, wire.Withdraw{Name: a.msg.Name, ID: a.msg.ID}, nil)
@@ -218,6 +219,11 @@ func (a *attempt) withdrawFrom(ctx context.Context, server int) {
 		if !errors.As(err, &failed) || !failed.sent && len(a.servers) > 1 { // the attempt went on elsewhere
 			return
 		}
-		pause(ctx, wait)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		case <-closed: // there is only closeTimeout left
+			closed, wait = nil, retryInterval/2
+		}
 	}
 }

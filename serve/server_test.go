@@ -525,6 +525,33 @@ func TestAttemptsInOutage(t *testing.T) {
 	}
 }
 
+// TestWithdrawalAtClose closes a driver in an outage that has just ended, while its withdrawal waits
+// for the next try.
+func TestWithdrawalAtClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var isUp, isWithdrawn atomic.Bool
+		d := openAt(t, memlock.New(), func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == wire.PathStore || isUp.Load() {
+					isWithdrawn.Store(isWithdrawn.Load() || r.URL.Path == wire.PathWithdraw)
+					h.ServeHTTP(w, r)
+				} else {
+					writeProblem(w, wire.NewProblem(wire.ProblemUnavailable, "", time.Second))
+				}
+			})
+		}, "http://localhost")
+		req := driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute}
+		if _, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("Acquire = %v, want ErrUnavailable", err)
+		}
+		time.Sleep(5 * time.Second)
+		isUp.Store(true)
+		if _ = d.Close(); !isWithdrawn.Load() {
+			t.Error("Close left the acquisition at the service, which answers again")
+		}
+	})
+}
+
 // TestPollsAfterOutage waits through an outage that the service reports at the end of each request.
 // After it, the requests that wait are as long as before.
 func TestPollsAfterOutage(t *testing.T) {
