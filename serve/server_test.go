@@ -525,8 +525,8 @@ func TestAttemptsInOutage(t *testing.T) {
 	}
 }
 
-// TestWithdrawalAtClose closes a driver in an outage that has just ended, while its withdrawal waits
-// for the next try.
+// TestWithdrawalAtClose closes a driver soon after an outage, while its withdrawal waits for the
+// next try.
 func TestWithdrawalAtClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var isUp, isWithdrawn atomic.Bool
