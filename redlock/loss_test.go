@@ -163,7 +163,8 @@ func TestPartialBreak(t *testing.T) {
 	case <-time.After(testTimeout): // the lease lasts a minute
 		t.Error("OnLost was not called")
 	}
-	if err := breakHold(t, open(t, c.servers), "x", "o"); !errors.Is(err, driver.ErrLost) {
+	d := open(t, c.servers)
+	if err := answer(t, func() error { return d.Break(within(t, testTimeout), "x", "o") }); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("Break of what is broken = %v, want ErrLost", err)
 	}
 }

@@ -84,7 +84,6 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 		wait = time.Millisecond // the first answer says soon whether the lock is held
 	}
 	for answered := driver.Now(); ; {
-		sent := driver.Now()
 		l, err := a.send(ctx, wait)
 		switch {
 		case err == nil && l != nil:
@@ -99,15 +98,9 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 		case !a.queued || !isUnavailable(err) || driver.Now().Sub(answered) >= a.req.RetryLimit():
 			return nil, err
 		}
-		// Maybe a proxy ends requests that take so long. All servers were asked, one after the other.
-		open := driver.Now().Sub(sent) / time.Duration(len(a.d.client.servers))
-		if open >= minPoll && !errors.As(err, new(*wire.Problem)) {
-			a.poll = min(a.poll, open/2)
-			wait = a.poll
-		}
-		a.down = err
+		a.down, wait = err, a.poll
 		a.req.NoteWait(err)
-		if pause(ctx, retryInterval); ctx.Err() != nil {
+		if pause(ctx); ctx.Err() != nil {
 			return nil, a.ended(ctx)
 		}
 	}
@@ -123,10 +116,10 @@ func (a *attempt) ended(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", a.down, cause)
 }
 
-// pause takes so long, unless ctx is done before.
-func pause(ctx context.Context, d time.Duration) {
+// pause takes retryInterval, unless ctx is done before.
+func pause(ctx context.Context) {
 	select {
-	case <-time.After(d):
+	case <-time.After(retryInterval):
 	case <-ctx.Done():
 	}
 }
@@ -156,6 +149,10 @@ func (a *attempt) send(ctx context.Context, wait time.Duration) (*lease, error) 
 			err = &attemptError{err: errNotOurs, sent: true}
 		}
 		a.lost = a.lost || mayBeDone(err)
+		isCut := err != nil && !errors.As(err, new(*wire.Problem)) // maybe by a proxy, as it takes so long
+		if open := driver.Now().Sub(start); isCut && a.queued && open >= minPoll {
+			a.poll = min(a.poll, open/2)
+		}
 		if err == nil && status == http.StatusOK {
 			granted = a.granted(start, &answer)
 		}
@@ -212,6 +209,7 @@ func (a *attempt) withdraw() {
 
 // withdrawFrom withdraws the attempt from one server, until that has answered or ctx is done.
 func (a *attempt) withdrawFrom(ctx context.Context, server int) {
+	closed := a.d.ctx.Done()
 	for wait := retryInterval; ctx.Err() == nil; wait *= 2 { // in an outage, all attempts of all clients ask
 		err := a.d.client.doOne(ctx, server, 0, 1, func(ctx context.Context, server int) error {
 			_, err := a.client().post(ctx, server, wire.PathWithdraw, wire.Withdraw{Name: a.msg.Name, ID: a.msg.ID}, nil)
@@ -221,6 +219,11 @@ func (a *attempt) withdrawFrom(ctx context.Context, server int) {
 		if !errors.As(err, &failed) || !failed.sent && len(a.servers) > 1 { // the attempt went on elsewhere
 			return
 		}
-		pause(ctx, wait)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+		case <-closed: // there is only closeTimeout left
+			closed, wait = nil, retryInterval/2
+		}
 	}
 }

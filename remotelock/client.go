@@ -233,7 +233,7 @@ func (c *client) problem(ctx context.Context, resp *http.Response) error {
 	switch p.Kind() {
 	case wire.ProblemDraining, wire.ProblemOtherStore, wire.ProblemQuota, wire.ProblemAudit:
 		return &attemptError{err: &p}
-	case wire.ProblemUnavailable, wire.ProblemFull, wire.ProblemInternal:
+	case wire.ProblemUnavailable, wire.ProblemFull, wire.ProblemInternal, wire.ProblemRepeated:
 		return &attemptError{err: &p, sent: true}
 	}
 	return errorOf(&p)
@@ -250,7 +250,7 @@ func errorOf(p *wire.Problem) error {
 		return fmt.Errorf("%w: the lock service says: %s", driver.ErrKind, p.Detail)
 	case wire.ProblemInvalid, wire.ProblemTooLarge:
 		return driver.Invalidf("request: the lock service says: %s", p.Detail)
-	case wire.ProblemUnavailable, wire.ProblemInternal, wire.ProblemDraining, wire.ProblemRepeated:
+	case wire.ProblemUnavailable, wire.ProblemInternal, wire.ProblemDraining:
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, p)
 	case wire.ProblemFull:
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, p)

@@ -461,10 +461,10 @@ func TestAnswerOfProxy(t *testing.T) {
 }
 
 // TestProxyCutsPolls waits behind a proxy that ends each request after a while, as Envoy does after
-// 15 s. That is no outage, however long the lock is held.
+// 15 s. That is no outage, however long the lock is held, and although another replica shuts down.
 func TestProxyCutsPolls(t *testing.T) {
-	for _, cut := range []time.Duration{2 * time.Second, 15 * time.Second} {
-		t.Run(cut.String(), func(t *testing.T) {
+	for name, cut := range map[string]time.Duration{"2s": 2 * time.Second, "15s": 15 * time.Second, "Draining": 2 * time.Second} {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memlock.New()
 				held, err := store.Acquire(t.Context(), driver.Request{Name: "job", ID: "a", TTL: time.Hour})
@@ -472,7 +472,16 @@ func TestProxyCutsPolls(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.AfterFunc(5*driver.RetryTimeout, func() { _ = held.Release(context.Background()) })
-				d := openThrough(t, store, func(h http.Handler) http.Handler { return http.TimeoutHandler(h, cut, "") })
+				d := openThrough(t, store, func(h http.Handler) http.Handler {
+					h = http.TimeoutHandler(h, cut, "")
+					return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						if name == "Draining" && r.Host == "127.0.0.1" {
+							writeProblem(w, wire.NewProblem(wire.ProblemDraining, "", 0))
+						} else {
+							h.ServeHTTP(w, r)
+						}
+					})
+				})
 				l, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: longID("b"), TTL: time.Minute})
 				if err != nil {
 					t.Fatalf("Acquire = %v, want the lock after it was released", err)
@@ -488,7 +497,7 @@ func TestProxyCutsPolls(t *testing.T) {
 // TestAttemptsInOutage counts what an attempt that failed in an outage sends afterwards: nothing if
 // no replica took its request, and few withdrawals if one may have executed it.
 func TestAttemptsInOutage(t *testing.T) {
-	for kind, most := range map[string]int64{wire.ProblemDraining: 0, wire.ProblemUnavailable: 10} {
+	for kind, most := range map[string]int64{wire.ProblemDraining: 0, wire.ProblemUnavailable: 10, wire.ProblemRepeated: 10} {
 		synctest.Test(t, func(t *testing.T) {
 			var withdrawals atomic.Int64
 			d := openAt(t, memlock.New(), func(h http.Handler) http.Handler {
@@ -514,6 +523,33 @@ func TestAttemptsInOutage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWithdrawalAtClose closes a driver soon after an outage, while its withdrawal waits for the
+// next try.
+func TestWithdrawalAtClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var isUp, isWithdrawn atomic.Bool
+		d := openAt(t, memlock.New(), func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == wire.PathStore || isUp.Load() {
+					isWithdrawn.Store(isWithdrawn.Load() || r.URL.Path == wire.PathWithdraw)
+					h.ServeHTTP(w, r)
+				} else {
+					writeProblem(w, wire.NewProblem(wire.ProblemUnavailable, "", time.Second))
+				}
+			})
+		}, "http://localhost")
+		req := driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute}
+		if _, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("Acquire = %v, want ErrUnavailable", err)
+		}
+		time.Sleep(5 * time.Second)
+		isUp.Store(true)
+		if _ = d.Close(); !isWithdrawn.Load() {
+			t.Error("Close left the acquisition at the service, which answers again")
+		}
+	})
 }
 
 // TestPollsAfterOutage waits through an outage that the service reports at the end of each request.

@@ -151,7 +151,6 @@ func New(d driver.Driver, opts Options) (*Service, error) {
 		*l = newFaultLog(s.opts.Log)
 	}
 	s.store.log, s.store.grace, s.store.known = s.opts.Log, opts.Grace, make(chan struct{})
-	s.store.suspect.Store(opts.Grace != nil) // a grace period is told from the start
 	s.running.Go(s.watch)
 	s.events = events.NewHub(s.snapshot, s.opts.limits.events, s.running.Go, draining.Done())
 	return s, nil

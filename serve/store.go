@@ -113,25 +113,27 @@ func (s *Service) watch() {
 	}
 }
 
-// probe asks whether the store answers. After an error it asks for a lock: a file on a full disk,
-// or one that was deleted, can still be read.
+// probeName is the name that the probe asks for. It begins the name of its lock, which a Redis
+// Cluster keeps in the same slot: both fail, or none, if a slot is down.
+const probeName = "{snib-ready}"
+
+// probe asks whether the store answers. If there may be a grace period, or after an error, it asks
+// for a lock, too: a file on a full disk, or one that was deleted, can still be read.
 func (s *Service) probe() error {
 	ctx, cancel := bounded(s.draining)
 	defer cancel()
-	if !s.store.suspect.Load() {
-		_, err := s.driver.Status(ctx, "snib-ready")
-		if err != nil {
-			s.store.suspect.Store(true)
+	_, err := s.driver.Status(ctx, probeName)
+	if err == nil && (s.store.suspect.Swap(false) || s.opts.Grace != nil) {
+		var l driver.Lease
+		if l, err = s.driver.Acquire(ctx, driver.Request{
+			Name: probeName + "/" + rand.Text(), ID: newGrantID(rand.Text()).String(), NoWait: true, Detached: true,
+			TTL: min(wire.DefaultTTL, cmp.Or(s.info.MaxTTL, wire.DefaultTTL)),
+		}); err == nil {
+			_ = l.Release(ctx) // if that fails, it lapses
 		}
-		return err
 	}
-	l, err := s.driver.Acquire(ctx, driver.Request{
-		Name: "snib-probe/" + rand.Text(), ID: newGrantID(rand.Text()).String(), NoWait: true, Detached: true,
-		TTL: min(wire.DefaultTTL, cmp.Or(s.info.MaxTTL, wire.DefaultTTL)),
-	})
-	if err == nil {
-		s.store.suspect.Store(false)
-		_ = l.Release(ctx) // if that fails, it lapses
+	if err != nil {
+		s.store.suspect.Store(true)
 	}
 	return err
 }

@@ -145,6 +145,11 @@ func TestStoreChanges(t *testing.T) {
 		store.set(nil, nil)
 		time.Sleep(31*time.Second + probeInterval/2) // and so between two probes
 		logs("store: it grants again")
+		store.set(nil, errGrace(30*time.Second)) // it has restarted between two probes
+		time.Sleep(2 * probeInterval)
+		store.set(nil, nil)
+		time.Sleep(31 * time.Second)
+		logs("store: it grants nothing until ", "store: it grants again")
 
 		refused := fmt.Errorf("%w: dial tcp 192.0.2.1:6379: %w", driver.ErrUnavailable, syscall.ECONNREFUSED)
 		store.set(refused, refused)
@@ -157,6 +162,8 @@ func TestStoreChanges(t *testing.T) {
 		}
 		store.set(errNoAnswer, errNoAnswer)
 		acquire(503, "the store does not answer in time", 1000)
+		store.set(errNoAnswer, nil)
+		time.Sleep(10 * probeInterval)
 		logs("store: it did not serve a request: "+refused.Error(), "store: down: "+refused.Error())
 
 		store.set(nil, errGrace(30*time.Second))

@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"strconv"
+	"strings"
+
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/remotelock"
@@ -137,10 +140,15 @@ func toHolder(h driver.Holding) holderJSON {
 
 // idDigest returns the digest of the id of h, or "" if h has none, or a lock service hides it.
 func idDigest(h driver.Holding) string {
-	if h.ID == "" || remotelock.IsHidden(h.ID) {
+	if h.ID == "" || isHidden(h) {
 		return ""
 	}
 	return driver.Digest(h.ID)
+}
+
+// isHidden reports whether a lock service hides the id of h. A foreign value may begin like that.
+func isHidden(h driver.Holding) bool {
+	return remotelock.IsHidden(h.ID) && strings.HasSuffix(h.ID, ":"+strconv.FormatUint(h.Token, 10))
 }
 
 func toWaiter(w driver.Waiting) waiterJSON {

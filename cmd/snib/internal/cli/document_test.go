@@ -165,4 +165,13 @@ func TestHiddenID(t *testing.T) {
 	if got := toHolder(h).IDDigest; got != "" || findHold(driver.Status{Holders: []driver.Holding{h}}, "") != nil {
 		t.Errorf("digest = %q, want none, and that no id finds the hold", got)
 	}
+	if got := toHolder(driver.Holding{ID: "token:abc", Foreign: "a value"}).IDDigest; got == "" {
+		t.Error("a foreign value that begins like a hidden id has no digest")
+	}
+	for id, token := range map[string]uint64{"token:7": 7, "token:0": 0} { // the service ends holds by their tokens
+		k := leak{kind: leakEndless, hold: &driver.Holding{ID: id, Token: token}}
+		if got := new(leaksCommand).isRepairable(k); got != (token != 0) {
+			t.Errorf("isRepairable = %v for the hidden id %s", got, id)
+		}
+	}
 }

@@ -304,6 +304,9 @@ func confirmForeign(k leak, st driver.Status) (leak, bool) {
 
 // isRepairable reports whether --fix does something about a leak.
 func (l *leaksCommand) isRepairable(k leak) bool {
+	if k.hold != nil && k.hold.Token == 0 && isHidden(*k.hold) {
+		return false // the lock service takes nothing in place of its id
+	}
 	switch k.kind {
 	case leakInherited, leakDistant:
 		return false // a living process may be at work
