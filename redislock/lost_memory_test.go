@@ -87,8 +87,8 @@ func TestReleasedLeasesDoNotCount(t *testing.T) {
 
 		// Otherwise a request for such a long lease would have a grace period of a minute.
 		used(t, node)
-		take(t, d, mode.as(request("job", "broken", 23*time.Hour)))
-		if err := d.Break(t.Context(), "job", "broken"); err != nil {
+		broken := take(t, d, mode.as(request("job", "broken", 23*time.Hour)))
+		if err := d.Break(t.Context(), "job", broken.ID()); err != nil {
 			t.Fatal(err)
 		}
 
@@ -140,7 +140,7 @@ func TestLongLeaseIsKnownAfterRenewal(t *testing.T) {
 	node := used(t, redistest.Single(t))
 	d := open(t, at(node.Addr()))
 	l := take(t, d, request("job", "holder", time.Minute))
-	end := func() any { return node.Must("ZSCORE", "snib.g", `60000 "holder" job`) }
+	end := func() any { return node.Must("ZSCORE", "snib.g", fmt.Sprintf("60000 %q job", l.ID())) }
 	granted := end()
 	if err := renew(t, d, l); err != nil {
 		t.Fatal(err)
