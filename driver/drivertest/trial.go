@@ -148,7 +148,13 @@ func await[T any](t *trial, ch <-chan T, within time.Duration) (got T, ok bool) 
 			return got, true
 		case <-timer.C:
 		}
-		if time.Since(began) >= within+t.slack() {
+		if time.Since(began) < within+t.slack() {
+			continue
+		}
+		select {
+		case got = <-ch: // it came together with the timer
+			return got, true
+		default:
 			return got, false
 		}
 	}
