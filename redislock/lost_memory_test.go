@@ -242,8 +242,8 @@ func TestForeignChannel(t *testing.T) {
 	l := take(t, d1, request("job", "holder", time.Minute))
 	before := node.Calls()["publish"]
 	node.Must("SET", "job", fmt.Sprintf(
-		`{"snib":2,"id":"holder","token":%d,"since":1,"mode":"x","ttl":60000,"minhold":0,"tokens":1,"attempt":"1","channel":"orders"}`,
-		token(l)), "PX", 60000)
+		`{"snib":2,"id":%q,"token":%d,"since":1,"mode":"x","ttl":60000,"minhold":0,"tokens":1,"attempt":"1","channel":"orders"}`,
+		l.ID(), token(l)), "PX", 60000)
 	waiter := wait(t, d2, request("job", "waiter", time.Minute), 1)
 	if n := node.Calls()["publish"] - before; n != 0 {
 		t.Errorf("%d messages to a channel that is not ours", n)
