@@ -516,11 +516,10 @@ func sessionLost(t *trial) {
 		select {
 		case err = <-losses[i]:
 		case <-waits[i].done:
-			select {
-			case err = <-losses[i]: // it was told before
-			default:
+			if len(losses[i]) == 0 {
 				t.Fatalf("lock %d of %d was given to another, and OnLost has not told its holder", i+1, n)
 			}
+			err = <-losses[i]
 		case <-deadline.C:
 			t.Fatalf("OnLost of lease %d of %d was not called %v after the session was cut off", i+1, n, longest+waitTimeout)
 		}
