@@ -78,7 +78,7 @@ func TestKeys(t *testing.T) {
 	if want := fmt.Sprintf("wire/format/%x.", kv.Lease); !strings.HasPrefix(string(kv.Key), want) {
 		t.Errorf("the key is %q, want %q and an id", kv.Key, want)
 	}
-	if want := `{"snib":1,"id":"me",`; !strings.HasPrefix(string(kv.Value), want) {
+	if want := fmt.Sprintf(`{"snib":1,"id":%q,`, l.ID()); !strings.HasPrefix(string(kv.Value), want) {
 		t.Errorf("the value is %q, want it to begin with %q", kv.Value, want)
 	}
 	if token := l.Grant().Token; token != uint64(kv.CreateRevision)<<16 {

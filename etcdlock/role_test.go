@@ -111,7 +111,7 @@ func TestRoles(t *testing.T) {
 	for what, weak := range map[string]*etcdlock.Driver{"read": viewer, "nothing": guest} {
 		_, err := weak.Acquire(t.Context(), request("team/free", "x"))
 		mustDeny("Acquire by a user who may "+what, err)
-		mustDeny("Break by a user who may "+what, weak.Break(t.Context(), "team/job", "a"))
+		mustDeny("Break by a user who may "+what, weak.Break(t.Context(), "team/job", l.ID()))
 	}
 	_, err = d.Acquire(t.Context(), request("elsewhere", "a"))
 	mustDeny("Acquire outside the prefix", err)
@@ -138,7 +138,7 @@ func TestRoles(t *testing.T) {
 	w.Running(t, "after all of that")
 
 	// With the role, anybody can free a lock, and the next one gets it.
-	if err := member.Break(t.Context(), "team/job", "a"); err != nil {
+	if err := member.Break(t.Context(), "team/job", l.ID()); err != nil {
 		t.Errorf("Break = %v", err)
 	}
 	livetest.AwaitLoss(t, told, livetest.Patience)

@@ -110,7 +110,7 @@ func TestACL(t *testing.T) {
 		}
 	}
 	node.Must("DEL", "jobs/redisson", "jobs/foreign")
-	if err := watch.Break(t.Context(), "jobs/x", "holder"); err == nil {
+	if err := watch.Break(t.Context(), "jobs/x", l.ID()); err == nil {
 		t.Error("Break by watch = nil")
 	}
 	for _, user := range []string{"other", "watch"} {
@@ -138,9 +138,9 @@ func TestErrorIsNoLoss(t *testing.T) {
 		}
 		node.Must("ACL", "SETUSER", "app", "-"+right)
 		for what, err := range map[string]error{
-			"Renew": renew(t, d, l), "Renew by id": renew(t, d, d.Lease(mode.name, "holder", time.Minute)),
+			"Renew": renew(t, d, l), "Renew by id": renew(t, d, d.Lease(mode.name, l.ID(), time.Minute)),
 			"SetHolder": l.SetHolder(t.Context(), driver.Holder{}), "Release": l.Release(t.Context()),
-			"Break": d.Break(t.Context(), mode.name, "holder"),
+			"Break": d.Break(t.Context(), mode.name, l.ID()),
 		} {
 			if err == nil || errors.Is(err, driver.ErrLost) {
 				t.Errorf("%s without the right to %s = %v, want the server's error", what, right, err)

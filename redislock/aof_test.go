@@ -126,7 +126,7 @@ func testPowerCut(t *testing.T, opened func(*redistest.Node), conf ...string) {
 			name: "Break",
 			call: func(t *testing.T, d *redislock.Driver, l driver.Lease) {
 				t.Helper()
-				if err := d.Break(t.Context(), "Break", "second"); err != nil {
+				if err := d.Break(t.Context(), "Break", l.ID()); err != nil {
 					t.Fatalf("Break = %v", err)
 				}
 			},
@@ -242,7 +242,7 @@ func TestUnsaved(t *testing.T) {
 			waiter := begin(t, d, request("waited for", "waiter", aofTTL))
 			brief, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
-			if err := d.Break(brief, "held", "holder"); err == nil || errors.Is(err, driver.ErrLost) {
+			if err := d.Break(brief, "held", held.ID()); err == nil || errors.Is(err, driver.ErrLost) {
 				t.Errorf("Break = %v, want an error that says nothing of a loss", err)
 			}
 			pending(t, waiter, "the waiter", "while nothing is saved")

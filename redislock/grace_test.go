@@ -281,7 +281,7 @@ func TestLaggingReplica(t *testing.T) {
 			"Renew":     func(ctx context.Context) error { return d.Renew(ctx, []driver.Lease{l})[0].Err },
 			"SetHolder": func(ctx context.Context) error { return l.SetHolder(ctx, driver.Holder{}) },
 			"Release":   freed.Release,
-			"Break":     func(ctx context.Context) error { return d.Break(ctx, other.Name, "holder") },
+			"Break":     func(ctx context.Context) error { return d.Break(ctx, other.Name, freed.ID()) },
 			"Withdraw":  func(ctx context.Context) error { return d.Withdraw(ctx, name, "a waiter") },
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)

@@ -37,8 +37,8 @@ func TestLabelInGrant(t *testing.T) {
 			if err != nil || len(st.Holders) != 1 {
 				t.Fatalf("Status after SetHolder(%q) = %+v, %v", label, st, err)
 			}
-			if h := st.Holders[0]; h.ID != req.ID || h.Holder != want || h.Token != l.Grant().Token {
-				t.Errorf("after SetHolder(%q), the holder is %+v, want %q, %+v", label, h, req.ID, want)
+			if h := st.Holders[0]; h.ID != l.ID() || h.Holder != want || h.Token != l.Grant().Token {
+				t.Errorf("after SetHolder(%q), the holder is %+v, want %q, %+v", label, h, l.ID(), want)
 			}
 			if got, now := read(); got != rest || now <= 0 || now > left {
 				t.Errorf("after SetHolder(%q), the grant begins with %q and lasts %d ms; want %q, and at most %d ms", label, got,

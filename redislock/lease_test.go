@@ -19,13 +19,13 @@ func TestForgottenLease(t *testing.T) {
 	t.Parallel()
 	d := open(t, at(used(t, redistest.Single(t)).Addr()))
 	req := request("job", "id", time.Minute)
-	take(t, d, req)
+	l := take(t, d, req)
 	if redislock.HasLeases(d) {
 		t.Error("the driver remembers a lease that nobody wants to be told of")
 	}
-	free(t, d.Lease("job", "id", time.Minute))
+	free(t, d.Lease("job", l.ID(), time.Minute))
 	req.ID, req.OnLost = "told", func(error) {}
-	l := take(t, d, req)
+	l = take(t, d, req)
 	if !redislock.HasLeases(d) {
 		t.Error("the driver does not remember a lease whose loss it must tell")
 	}

@@ -100,8 +100,8 @@ func TestLostAnswers(t *testing.T) {
 func (w *wire) checkSoleHolder(t *testing.T, l driver.Lease, req driver.Request) {
 	t.Helper()
 	st := status(t, w.good, req.Name)
-	if len(st.Holders) != 1 || st.Holders[0].ID != req.ID || st.Holders[0].Token != token(l) {
-		t.Errorf("holders = %+v, want %s with the token %d", st.Holders, req.ID, token(l))
+	if len(st.Holders) != 1 || st.Holders[0].ID != l.ID() || st.Holders[0].Token != token(l) {
+		t.Errorf("holders = %+v, want %s with the token %d", st.Holders, l.ID(), token(l))
 	}
 	other := req
 	other.ID, other.Shared, other.Slots = "intruder", false, 0
@@ -217,7 +217,7 @@ func lostRelease(t *testing.T, w *wire, then livetest.Ending, req func(string) d
 // lostSetHolder loses the answer that a hold has ended.
 func lostSetHolder(t *testing.T, w *wire, then livetest.Ending, req func(string) driver.Request) {
 	l := take(t, w.bad, req("a"))
-	if err := w.good.Break(t.Context(), req("").Name, "a"); err != nil {
+	if err := w.good.Break(t.Context(), req("").Name, l.ID()); err != nil {
 		t.Fatalf("Break = %v", err)
 	}
 	lost := w.proxy.LoseAnswers(1, then, "snib.q:{"+req("").Name) // no renewal

@@ -54,7 +54,7 @@ func TestMoveCancelled(t *testing.T) {
 		{"Release", 0, release},
 		{"ReleaseSlot", 2, release},
 		{"Break", 0, func(ctx context.Context, l driver.Lease, req driver.Request) error {
-			return d1.Break(ctx, req.Name, req.ID)
+			return d1.Break(ctx, req.Name, l.ID())
 		}},
 	}
 	for _, tt := range tests {

@@ -42,7 +42,7 @@ func TestACL(t *testing.T) {
 	release(t, l)
 	release(t, w.Get(t))
 	req.OnLost = func(err error) { lost <- err }
-	acquire(t, d1, req)
+	l = acquire(t, d1, req)
 	names := 0
 	err := answer(t, func() error {
 		names = 0
@@ -51,7 +51,7 @@ func TestACL(t *testing.T) {
 	if err != nil || names != 1 {
 		t.Errorf("List = %d locks, %v, want one", names, err)
 	}
-	if err := breakHold(t, d2, "jobs/a", "first"); err != nil {
+	if err := breakHold(t, d2, "jobs/a", l.ID()); err != nil {
 		t.Errorf("Break = %v", err)
 	}
 	select {
@@ -73,7 +73,7 @@ func TestACL(t *testing.T) {
 		t.Errorf("Status by watch = %+v, %v", st, err)
 	}
 	denied(watch, "jobs/c")
-	if err := watch.Break(t.Context(), "jobs/b", "holder"); err == nil {
+	if err := watch.Break(t.Context(), "jobs/b", l.ID()); err == nil {
 		t.Error("Break by watch = nil")
 	}
 	for _, command := range [][]any{{"PUBLISH", "snib.rw:jobs/b", "1"}, {"DEL", "jobs/b"},

@@ -402,7 +402,7 @@ func TestBlockOfTokens(t *testing.T) {
 	if err != nil || len(st.Holders) != 1 || st.Holders[0].Token != first {
 		t.Errorf("Status = %+v, %v, want one holder with the token %d", st, err, first)
 	}
-	if err := breakHold(t, other, "x", "o"); err != nil {
+	if err := breakHold(t, other, "x", l.ID()); err != nil {
 		t.Errorf("Break of the token %d = %v", first, err)
 	}
 	if next := token(acquire(t, other, request("x", "p", time.Minute))); next <= first+4 {

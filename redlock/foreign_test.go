@@ -16,12 +16,12 @@ func TestForeignLeaseWithoutMajority(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	c.init(t)
-	acquire(t, open(t, c.servers), request("x", "the id", time.Minute))
+	l := acquire(t, open(t, c.servers), request("x", "the id", time.Minute))
 	c.awaitKeys(t, "x")
 	d := open(t, c.servers, redlock.NodeTimeout(50*time.Millisecond))
 	c.nodes[0].Hang()
 	c.nodes[2].Hang()
-	f := d.Lease("x", "the id", time.Minute)
+	f := d.Lease("x", l.ID(), time.Minute)
 	if err := tryRenew(t, d, f); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("Renew = %v, want ErrUnavailable", err)
 	}

@@ -47,7 +47,7 @@ func TestBreakTellsHolder(t *testing.T) {
 	}
 	checkBreak := func(what string, l driver.Lease, name string) {
 		t.Helper()
-		if err := breakHold(t, people, name, "o"); err != nil {
+		if err := breakHold(t, people, name, l.ID()); err != nil {
 			t.Fatalf("Break = %v", err)
 		}
 		select {

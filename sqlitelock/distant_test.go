@@ -25,7 +25,7 @@ func TestDistantEnd(t *testing.T) {
 		t.Run(change, func(t *testing.T) {
 			path := newPath(t)
 			holder, d := open(t, path), open(t, path)
-			acquire(t, holder, request("holder"))
+			held := acquire(t, holder, request("holder"))
 			other, err := connect(path, func() bool { return false })
 			if err != nil {
 				t.Fatal(err)
@@ -55,7 +55,7 @@ func TestDistantEnd(t *testing.T) {
 			}
 			waiting.Running(t, "before the hold was broken")
 			began := time.Now()
-			if err := d.Break(context.Background(), st.Name, "holder"); err != nil {
+			if err := d.Break(context.Background(), st.Name, held.ID()); err != nil {
 				t.Fatalf("Break = %v", err)
 			}
 			waiting.Get(t)

@@ -67,8 +67,8 @@ func TestDetachedHasNoByte(t *testing.T) {
 	d, other := open(t, path), open(t, path)
 	req := request("detached")
 	req.Detached = true
-	acquire(t, d, req)
-	if err := other.Lease(req.Name, req.ID, time.Minute).Release(t.Context()); err != nil {
+	l := acquire(t, d, req)
+	if err := other.Lease(req.Name, l.ID(), time.Minute).Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	d.leases.Range(func(key, _ any) bool {
@@ -78,7 +78,7 @@ func TestDetachedHasNoByte(t *testing.T) {
 	if n := len(d.side.held); n != 1 {
 		t.Errorf("%d bytes are locked, want that of the process", n)
 	}
-	if err := d.Renew(t.Context(), []driver.Lease{d.Lease(req.Name, req.ID, time.Minute)})[0].Err; !errors.Is(err,
+	if err := d.Renew(t.Context(), []driver.Lease{d.Lease(req.Name, l.ID(), time.Minute)})[0].Err; !errors.Is(err,
 		driver.ErrLost) {
 		t.Errorf("Renew = %v, want ErrLost", err)
 	}
@@ -90,11 +90,11 @@ func TestLeaseOfDeadProcess(t *testing.T) {
 	path := newPath(t)
 	dead, d := open(t, path), open(t, path)
 	req := request("dead")
-	acquire(t, dead, req)
+	l := acquire(t, dead, req)
 	if err := dead.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l := d.Lease(req.Name, req.ID, time.Minute)
+	l = d.Lease(req.Name, l.ID(), time.Minute)
 	for op, err := range map[string]error{
 		"Renew":     d.Renew(t.Context(), []driver.Lease{l})[0].Err,
 		"SetHolder": l.SetHolder(t.Context(), driver.Holder{Label: "x"}), "Release": l.Release(t.Context()),

@@ -298,11 +298,11 @@ func TestInheritRelease(t *testing.T) {
 		req := request("wrapper")
 		l := acquire(t, d, req)
 		got := livetest.Waiting(t, open(t, path), request("next"))
-		f, err := d.Inherit(t.Context(), req.Name, req.ID)
+		f, err := d.Inherit(t.Context(), req.Name, l.ID())
 		if err != nil {
 			t.Fatalf("Inherit = %v", err)
 		}
-		if again, err := d.Inherit(t.Context(), req.Name, req.ID); again != f || err != nil {
+		if again, err := d.Inherit(t.Context(), req.Name, l.ID()); again != f || err != nil {
 			t.Errorf("Inherit once more = %v, %v, want the same file", again, err)
 		}
 		heir, err := syscall.Dup(int(f.Fd())) // stands for the descriptor of a child
@@ -318,7 +318,7 @@ func TestInheritRelease(t *testing.T) {
 		if _, err := f.Stat(); err == nil {
 			t.Error("the file is open after Release")
 		}
-		if f, err := d.Inherit(t.Context(), req.Name, req.ID); !errors.Is(err, driver.ErrLost) {
+		if f, err := d.Inherit(t.Context(), req.Name, l.ID()); !errors.Is(err, driver.ErrLost) {
 			t.Errorf("Inherit after Release = %v, %v, want ErrLost", f, err)
 		}
 		return took
@@ -331,8 +331,8 @@ func TestInheritClose(t *testing.T) {
 	path := newPath(t)
 	d := open(t, path)
 	req := request("wrapper")
-	acquire(t, d, req)
-	if _, err := d.Inherit(t.Context(), req.Name, req.ID); err != nil {
+	l := acquire(t, d, req)
+	if _, err := d.Inherit(t.Context(), req.Name, l.ID()); err != nil {
 		t.Fatalf("Inherit = %v", err)
 	}
 	if err := d.Close(); err != nil {
@@ -350,11 +350,11 @@ func TestNotInheritable(t *testing.T) {
 	d, other := open(t, path), open(t, path)
 	detached, elsewhere := request("detached"), request("elsewhere")
 	detached.Detached, elsewhere.Name = true, "another name"
-	acquire(t, d, detached)
-	acquire(t, other, elsewhere)
-	for _, req := range []driver.Request{detached, elsewhere} {
-		if f, err := d.Inherit(t.Context(), req.Name, req.ID); !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("Inherit of the lease %s = %v, %v, want ErrUnsupported", req.ID, f, err)
+	for name, l := range map[string]driver.Lease{
+		detached.Name: acquire(t, d, detached), elsewhere.Name: acquire(t, other, elsewhere),
+	} {
+		if f, err := d.Inherit(t.Context(), name, l.ID()); !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("Inherit of the lease %s = %v, %v, want ErrUnsupported", l.ID(), f, err)
 		}
 	}
 }
@@ -414,7 +414,7 @@ func TestDetachedOutlivesBoot(t *testing.T) {
 			detached, keeps := requestTTL("detached", ttl), requestTTL("keeps", time.Minute)
 			detached.Detached = true
 			keeps.Name, keeps.MinHold = "kept", ttl
-			acquire(t, before, detached)
+			l := acquire(t, before, detached)
 			release(t, acquire(t, before, keeps))
 			if err := before.Close(); err != nil {
 				t.Fatal(err)
@@ -443,7 +443,7 @@ func TestDetachedOutlivesBoot(t *testing.T) {
 					t.Errorf("the holders of %q are %v, want one with %v left, or little less", name, holders, tt.left)
 				}
 			}
-			l := d.Lease(detached.Name, detached.ID, detached.TTL)
+			l = d.Lease(detached.Name, l.ID(), detached.TTL)
 			if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; tt.left > 0 && err != nil {
 				t.Errorf("Renew after a restart = %v, want nil", err)
 			}

@@ -280,7 +280,7 @@ func TestKeepSuspended(t *testing.T) {
 	default:
 	}
 	// Later changes of the node are reported as on the first connection.
-	if err := w.other.Break(t.Context(), "keepSuspended", "d"); err != nil {
+	if err := w.other.Break(t.Context(), "keepSuspended", l.ID()); err != nil {
 		t.Fatalf("Break = %v", err)
 	}
 	livetest.AwaitLoss(t, lost, livetest.Patience)

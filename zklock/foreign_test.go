@@ -137,7 +137,7 @@ func TestLiteralPath(t *testing.T) {
 	tree := newTree(t, server.Addr())
 	d := newDriver(t, []string{server.Addr()}, zklock.LiteralNames())
 	const name = "große 50% 日本"
-	acquire(t, d, request(name, "a"))
+	l := acquire(t, d, request(name, "a"))
 	if _, stat, err := tree.Exists("/snib/" + name); err != nil || stat.NumChildren != 1 {
 		t.Errorf("Exists = %+v, %v; want the node of the holder", stat, err)
 	}
@@ -150,7 +150,7 @@ func TestLiteralPath(t *testing.T) {
 		listed != 1 {
 		t.Errorf("List yields %d locks, %v; want one", listed, err)
 	}
-	if err := d.Break(t.Context(), name, "a"); err != nil {
+	if err := d.Break(t.Context(), name, l.ID()); err != nil {
 		t.Errorf("Break = %v", err)
 	}
 	if _, err := d.Acquire(t.Context(), request("a/b", "a")); !errors.Is(err, driver.ErrInvalid) {

@@ -27,7 +27,7 @@ func TestManyHolds(t *testing.T) {
 	}
 	kill := func(i int) {
 		t.Helper()
-		if err := operator.Break(t.Context(), fmt.Sprint(i), "a"); err != nil {
+		if err := operator.Break(t.Context(), fmt.Sprint(i), leases[i].ID()); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -93,7 +93,7 @@ func TestRoles(t *testing.T) {
 		}
 		_, err = stranger.Status(t.Context(), "job")
 		mustDeny("Status "+what, err)
-		mustDeny("Break "+what, stranger.Break(t.Context(), "job", "a"))
+		mustDeny("Break "+what, stranger.Break(t.Context(), "job", l.ID()))
 	}
 	const folder = "/snib/job"
 	node := user.nodeOf(folder, l.Grant().Token)

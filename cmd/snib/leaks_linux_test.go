@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -385,12 +384,9 @@ func TestManyLocks(t *testing.T) {
 	fill(t, node, n)
 	node.Must("PERSIST", "many:7")
 	for _, command := range [][]string{{"ls", "--count"}, {"leaks", "-o", "name"}} {
-		node.Must("CONFIG", "SET", "slowlog-log-slower-than", maxCommandTime.Microseconds())
-		node.Must("CONFIG", "SET", "slowlog-max-len", 1_000_000)
 		node.Must("CONFIG", "RESETSTAT")
-		node.Must("SLOWLOG", "RESET")
 		usage := measure(t, command...)
-		checkSlowLog(t, node, command)
+		checkNotBlocked(t, node, command, n)
 		want := map[string]string{"ls": fmt.Sprintf("locks    %d\nheld     %[1]d\nholders  %[1]d\nwaiters  0", n), "leaks": "many:7"}[command[0]]
 		if got := strings.TrimSpace(usage.out); got != want {
 			t.Errorf("snib %v = %q, want %q", command, got, want)
@@ -403,40 +399,16 @@ func TestManyLocks(t *testing.T) {
 	}
 }
 
-// maxCommandTime is the longest time that a command should take on the server, which
-// does nothing else meanwhile.
-const maxCommandTime = 5 * time.Millisecond
-
-// checkSlowLog checks that the server was not blocked. The times in its slow log include the
-// time in which other programs ran on the machine, so some commands may be there: one of four
-// beside other tests, and one of a hundred with many locks on an idle machine. If a command
-// itself is slow, all of its kind are in the log.
-func checkSlowLog(t *testing.T, node *redistest.Node, command []string) {
+// checkNotBlocked checks that the server was asked about few locks at a time. How long that takes
+// depends on the machine, and is only logged.
+func checkNotBlocked(t *testing.T, node *redistest.Node, command []string, locks int) {
 	t.Helper()
-	allowed := 4
-	if os.Getenv(locksVar) != "" {
-		allowed = 100
+	calls, stats := node.Calls(), node.Info("commandstats")
+	if calls["scan"] < locks/1000 || calls["evalsha"] < locks/100 || calls["keys"] > 0 {
+		t.Errorf("snib %v, for %d locks, calls %v; want that it examines 1000 keys and 100 locks at a time at most",
+			command, locks, calls)
 	}
-	over, longest := map[string]int{}, map[string]int64{}
-	for _, entry := range node.Must("SLOWLOG", "GET", -1).([]any) {
-		e := entry.([]any)
-		name := strings.ToLower(fmt.Sprint(e[3].([]any)[0]))
-		over[name]++
-		longest[name] = max(longest[name], e[2].(int64))
-	}
-	stats, _ := node.Must("INFO", "commandstats").(string)
-	for _, name := range []string{"scan", "evalsha"} {
-		m := regexp.MustCompile(`cmdstat_` + name + `:calls=(\d+),usec=\d+,usec_per_call=([0-9.]+)`).FindStringSubmatch(stats)
-		if m == nil {
-			t.Errorf("snib %v has the server do no %s; what does it do?", command, name)
-			continue
-		}
-		calls, _ := strconv.Atoi(m[1])
-		t.Logf("snib %v: %d %s, in the mean %s µs, %d over %v, at most %d µs", command, calls, name, m[2], over[name], maxCommandTime, longest[name])
-		if over[name] > calls/allowed {
-			t.Errorf("snib %v: %d of %d %s take longer than %v, up to %d µs", command, over[name], calls, name, maxCommandTime, longest[name])
-		}
-	}
+	t.Logf("snib %v: scan: %s, evalsha: %s", command, stats["cmdstat_scan"], stats["cmdstat_evalsha"])
 }
 
 // A usage is what one call of snib used.

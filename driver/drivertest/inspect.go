@@ -446,6 +446,7 @@ func withdrawClauses() []clause {
 				req, nobody := t.req("a"), t.req("nobody")
 				t.withdraw(d2, nobody)
 				l := t.acquire(d1, req)
+				req.ID = l.ID()
 				t.withdraw(d2, req)
 				t.withdraw(d2, nobody)
 				if err := t.renew(d1, l)[0].Err; err != nil {

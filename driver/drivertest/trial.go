@@ -141,15 +141,19 @@ func (t *trial) slack() time.Duration { return t.h.Slack + 10*t.lateness() }
 // time and the slack, which grows while the machine is late.
 func await[T any](t *trial, ch <-chan T, within time.Duration) (got T, ok bool) {
 	for began := time.Now(); ; {
-		timer := time.NewTimer(within + t.slack() - time.Since(began))
+		left := within + t.slack() - time.Since(began)
 		select {
 		case got = <-ch:
-			timer.Stop()
 			return got, true
-		case <-timer.C:
+		default:
 		}
-		if time.Since(began) >= within+t.slack() {
+		if left <= 0 {
 			return got, false
+		}
+		select {
+		case got = <-ch:
+			return got, true
+		case <-time.After(left):
 		}
 	}
 }
