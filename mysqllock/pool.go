@@ -29,6 +29,8 @@ func newPool(program *mysql.Config) (*sql.DB, error) {
 		conf.Params[strings.ToLower(name)] = value
 	}
 	conf.Params["autocommit"], conf.Params["max_statement_time"] = "1", "0" // our own contexts limit the time
+	// These would end each watch, and hide error 1290.
+	conf.ReadTimeout, conf.WriteTimeout, conf.RejectReadOnly = 0, 0, false
 	connector, err := mysql.NewConnector(conf)
 	if err != nil {
 		return nil, driver.Invalidf("config: %w", err)
