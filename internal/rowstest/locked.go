@@ -54,7 +54,7 @@ func RenewBesideLockedRows(t *testing.T, d Driver, lockRow func(name string) (un
 			}
 			l := livetest.Acquire(t, d, req)
 			if kind == "adopted" {
-				l = d.Lease(req.Name, req.ID, req.TTL)
+				l = d.Lease(req.Name, l.ID(), req.TTL)
 			}
 			if due = append(due, l); state == "locked" {
 				unlock = append(unlock, lockRow(req.Name))
