@@ -39,7 +39,7 @@ type Driver struct {
 // The driver only connects as conf says. Its connections are its own, so that queries of the
 // program never keep a renewal waiting: at most 8 for requests, 8 for releases, 8 for renewals, one
 // for heartbeats, and one more while a caller waits. It opens them when it needs them, and closes
-// those that were idle for a minute.
+// those that were idle for half an hour.
 //
 // New does not contact the server. An invalid option or conf is a [driver.ErrInvalid].
 func New(conf *mysql.Config, opts ...Option) (*Driver, error) {

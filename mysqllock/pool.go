@@ -15,9 +15,13 @@ import (
 // maxConns is how many connections are used at once for each purpose.
 const maxConns = 8
 
-// maxIdleTime is for how long an idle connection stays open. The one that was used last is used
-// first, so a process that holds few locks soon has one.
-const maxIdleTime = time.Minute
+// maxIdle is how many connections there may be, so all of them may be idle.
+const maxIdle = 3*maxConns + 2
+
+// maxIdleTime is for how long an idle connection stays open, as in the pool of pglock. The one that
+// was used last is used first, so a process that holds few locks soon has one. It needs that on a
+// server without a connection left, even if it renews seldom.
+const maxIdleTime = 30 * time.Minute
 
 // newPool returns the pool of a driver: it connects as the program does, and nobody else uses it.
 // In a shared pool a renewal would wait for the program's own queries, and a few slow ones would
@@ -36,7 +40,7 @@ func newPool(program *mysql.Config) (*sql.DB, error) {
 		return nil, driver.Invalidf("config: %w", err)
 	}
 	db := sql.OpenDB(connector)
-	db.SetMaxIdleConns(3*maxConns + 2)
+	db.SetMaxIdleConns(maxIdle)
 	db.SetConnMaxIdleTime(maxIdleTime)
 	return db, nil
 }
