@@ -39,6 +39,27 @@ func TestConnections(t *testing.T) {
 	}
 }
 
+// TestIdleConnectionsLost has all connections of a pool die unnoticed, as when a NAT forgets them. A
+// renewal must not wait for an answer on each of them.
+func TestIdleConnectionsLost(t *testing.T) {
+	t.Parallel()
+	proxy := livetest.NewProxy(t, database(t).Addr())
+	d := newDriver(t, mysqltest.DSN(proxy.Addr()))
+	req := request("idle", "a")
+	req.TTL = time.Hour
+	l := acquire(t, d, req)
+	fillPool(t, mysqllock.Pool(d), 26)
+	proxy.StallConnected()
+	began, tries := time.Now(), 0
+	livetest.Await(t, "renewal over a new connection", func() error {
+		tries++
+		return d.Renew(testContext(t), []driver.Lease{l})[0].Err
+	})
+	t.Logf("renewed after %v and %d tries", time.Since(began), tries)
+	proxy.Heal()
+	release(t, l)
+}
+
 // TestClosedByProxy has a proxy accept connections and close them. A request soon gives up.
 func TestClosedByProxy(t *testing.T) {
 	t.Parallel()
