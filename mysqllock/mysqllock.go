@@ -8,6 +8,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
@@ -95,6 +96,7 @@ func (d *Driver) Info() driver.Info {
 // Close implements [driver.Driver]. Leases that were not released lapse at the end of their TTL.
 func (d *Driver) Close() error {
 	if d.rows.Close() {
+		d.releasing.drain(driverkit.CleanupTimeout) // a release may be between two statements
 		d.processes.deleteRow(d)
 		_ = d.db.Close() // a connection that is dead has an error
 	}

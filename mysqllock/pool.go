@@ -58,6 +58,19 @@ func (s semaphore) enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
+// drain waits until all that have entered have left, for a time at most.
+func (s semaphore) drain(timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	for range cap(s) {
+		leave, err := s.enter(ctx)
+		if err != nil {
+			return
+		}
+		defer leave()
+	}
+}
+
 type admittedKey struct{}
 
 // admitted marks the statements of a call that need not enter the semaphore of the others.

@@ -1,6 +1,8 @@
 package mysqllock_test
 
 import (
+	"context"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/mysqllock"
@@ -58,6 +61,42 @@ func TestIdleConnectionsLost(t *testing.T) {
 	t.Logf("renewed after %v and %d tries", time.Since(began), tries)
 	proxy.Heal()
 	release(t, l)
+}
+
+// TestCloseAwaitsRelease closes a driver while a release is between two of its statements, because
+// the row was changed.
+func TestCloseAwaitsRelease(t *testing.T) {
+	t.Parallel()
+	dsn := database(t).DSN()
+	admin := dial(t, dsn)
+	var releasing atomic.Bool
+	reached, proceed := make(chan struct{}), make(chan struct{})
+	d := hooked(t, dsn, func(_ string, exec execFunc) (sqldriver.Result, error) {
+		if releasing.CompareAndSwap(true, false) {
+			must(t, admin, "UPDATE snib_locks SET version = version + 1 WHERE name = 'closing'")
+			close(reached)
+			<-proceed
+		}
+		return exec()
+	})
+	l := acquire(t, d, request("closing", "a"))
+	releasing.Store(true)
+	released := make(chan error, 1)
+	go func() { released <- l.Release(context.Background()) }()
+	<-reached
+	closing := time.Now()
+	go d.Close()
+	livetest.Await(t, "driver that is closed", func() error {
+		if _, err := tryAcquire(t, d, request("other", "a")); !errors.Is(err, driver.ErrClosed) {
+			return fmt.Errorf("Acquire = %w", err)
+		}
+		return nil
+	})
+	time.Sleep(50 * time.Millisecond) // in which Close would close the pool
+	close(proceed)
+	if err := <-released; err != nil && time.Since(closing) < driverkit.CleanupTimeout {
+		t.Errorf("Release while the driver is closed = %v", err)
+	}
 }
 
 // TestClosedByProxy has a proxy accept connections and close them. A request soon gives up.
