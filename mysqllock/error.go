@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -157,6 +158,8 @@ func (d *Driver) explain(ctx context.Context, err error) error {
 		return fmt.Errorf("this user may not use the table %s: %w; the owner of the table has to run: GRANT SELECT, "+
 			"INSERT, UPDATE, DELETE "+
 			"ON %s TO the user", d.conf.table, err, d.conf.table)
+	case n == unknownVariable && strings.Contains(err.Error(), "max_statement_time"): // which the pool sets
+		return driver.Invalidf("server: it has to be MariaDB 10.3 or later: %w", err)
 	case slices.Contains([]uint16{unknownDatabase, unknownCharset, unknownVariable, wrongValue, wrongType,
 		unknownTimeZone}, n):
 		return driver.Invalidf("connection: %w", err)

@@ -8,6 +8,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
@@ -39,7 +40,7 @@ type Driver struct {
 // The driver only connects as conf says. Its connections are its own, so that queries of the
 // program never keep a renewal waiting: at most 8 for requests, 8 for releases, 8 for renewals, one
 // for heartbeats, and one more while a caller waits. It opens them when it needs them, and closes
-// those that were idle for a minute.
+// those that were idle for half an hour.
 //
 // New does not contact the server. An invalid option or conf is a [driver.ErrInvalid].
 func New(conf *mysql.Config, opts ...Option) (*Driver, error) {
@@ -95,6 +96,7 @@ func (d *Driver) Info() driver.Info {
 // Close implements [driver.Driver]. Leases that were not released lapse at the end of their TTL.
 func (d *Driver) Close() error {
 	if d.rows.Close() {
+		d.releasing.drain(driverkit.CleanupTimeout) // a release may be between two statements
 		d.processes.deleteRow(d)
 		_ = d.db.Close() // a connection that is dead has an error
 	}

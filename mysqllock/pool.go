@@ -15,9 +15,13 @@ import (
 // maxConns is how many connections are used at once for each purpose.
 const maxConns = 8
 
-// maxIdleTime is for how long an idle connection stays open. The one that was used last is used
-// first, so a process that holds few locks soon has one.
-const maxIdleTime = time.Minute
+// maxIdle is how many connections there may be, so all of them may be idle.
+const maxIdle = 3*maxConns + 2
+
+// maxIdleTime is for how long an idle connection stays open, as in the pool of pglock. The one that
+// was used last is used first, so a process that holds few locks soon has one. It needs that on a
+// server without a connection left, even if it renews seldom.
+const maxIdleTime = 30 * time.Minute
 
 // newPool returns the pool of a driver: it connects as the program does, and nobody else uses it.
 // In a shared pool a renewal would wait for the program's own queries, and a few slow ones would
@@ -29,12 +33,14 @@ func newPool(program *mysql.Config) (*sql.DB, error) {
 		conf.Params[strings.ToLower(name)] = value
 	}
 	conf.Params["autocommit"], conf.Params["max_statement_time"] = "1", "0" // our own contexts limit the time
+	// These would end each watch, and hide error 1290.
+	conf.ReadTimeout, conf.WriteTimeout, conf.RejectReadOnly = 0, 0, false
 	connector, err := mysql.NewConnector(conf)
 	if err != nil {
 		return nil, driver.Invalidf("config: %w", err)
 	}
 	db := sql.OpenDB(connector)
-	db.SetMaxIdleConns(3*maxConns + 2)
+	db.SetMaxIdleConns(maxIdle)
 	db.SetConnMaxIdleTime(maxIdleTime)
 	return db, nil
 }
@@ -49,6 +55,19 @@ func (s semaphore) enter(ctx context.Context) (leave func(), err error) {
 		return func() { <-s }, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: no answer: %w", driver.ErrUnavailable, context.Cause(ctx))
+	}
+}
+
+// drain waits until all that have entered have left, for a time at most.
+func (s semaphore) drain(timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	for range cap(s) {
+		leave, err := s.enter(ctx)
+		if err != nil {
+			return
+		}
+		defer leave()
 	}
 }
 

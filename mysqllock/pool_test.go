@@ -1,6 +1,8 @@
 package mysqllock_test
 
 import (
+	"context"
+	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/mysqllock"
@@ -36,6 +39,63 @@ func TestConnections(t *testing.T) {
 	}
 	if d.Close(); mysqllock.Pool(d).Stats().OpenConnections > 0 {
 		t.Error("connections are open after Close")
+	}
+}
+
+// TestIdleConnectionsLost has all connections of a pool die unnoticed, as when a NAT forgets them.
+// A renewal must not wait for an answer on each of them.
+func TestIdleConnectionsLost(t *testing.T) {
+	t.Parallel()
+	proxy := livetest.NewProxy(t, database(t).Addr())
+	d := newDriver(t, mysqltest.DSN(proxy.Addr()))
+	req := request("idle", "a")
+	req.TTL = time.Hour
+	l := acquire(t, d, req)
+	fillPool(t, mysqllock.Pool(d), 26)
+	proxy.StallConnected()
+	began, tries := time.Now(), 0
+	livetest.Await(t, "renewal over a new connection", func() error {
+		tries++
+		return d.Renew(testContext(t), []driver.Lease{l})[0].Err
+	})
+	t.Logf("renewed after %v and %d tries", time.Since(began), tries)
+	proxy.Heal()
+	release(t, l)
+}
+
+// TestCloseAwaitsRelease closes a driver while a release is between two of its statements, because
+// the row was changed.
+func TestCloseAwaitsRelease(t *testing.T) {
+	t.Parallel()
+	dsn := database(t).DSN()
+	admin := dial(t, dsn)
+	var releasing atomic.Bool
+	reached, proceed := make(chan struct{}), make(chan struct{})
+	d := hooked(t, dsn, func(_ string, exec execFunc) (sqldriver.Result, error) {
+		if releasing.CompareAndSwap(true, false) {
+			must(t, admin, "UPDATE snib_locks SET version = version + 1 WHERE name = 'closing'")
+			close(reached)
+			<-proceed
+		}
+		return exec()
+	})
+	l := acquire(t, d, request("closing", "a"))
+	releasing.Store(true)
+	released := make(chan error, 1)
+	go func() { released <- l.Release(context.Background()) }()
+	<-reached
+	closing := time.Now()
+	go d.Close()
+	livetest.Await(t, "driver that is closed", func() error {
+		if _, err := tryAcquire(t, d, request("other", "a")); !errors.Is(err, driver.ErrClosed) {
+			return fmt.Errorf("Acquire = %w", err)
+		}
+		return nil
+	})
+	time.Sleep(50 * time.Millisecond) // in which Close would close the pool
+	close(proceed)
+	if err := <-released; err != nil && time.Since(closing) < driverkit.CleanupTimeout {
+		t.Errorf("Release while the driver is closed = %v", err)
 	}
 }
 

@@ -143,8 +143,13 @@ func (d *Driver) runOnce(ctx context.Context, fn func(context.Context, *sql.Conn
 	case err != nil:
 		return err
 	}
-	if err = fn(ctx, conn); refusesWrites(err) {
+	began := time.Now()
+	switch err = fn(ctx, conn); {
+	case refusesWrites(err):
 		hangUp(conn)
+	case err != nil && code(err) == 0 && ctx.Err() != nil && time.Since(began) > time.Second:
+		d.db.SetMaxIdleConns(-1) // a NAT may have lost the idle ones, too
+		d.db.SetMaxIdleConns(maxIdle)
 	}
 	_ = conn.Close() // it returns to the pool, unless it is closed
 	return err

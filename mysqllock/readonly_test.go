@@ -77,7 +77,7 @@ func TestReplicaIsNotWritten(t *testing.T) {
 	for what, err := range map[string]error{
 		"Renew":   d.Renew(testContext(t), []driver.Lease{l})[0].Err,
 		"Release": l.Release(testContext(t)),
-		"Break":   d.Break(testContext(t), "held", "a"),
+		"Break":   d.Break(testContext(t), "held", l.ID()),
 		"Acquire": func() error { _, err := tryAcquire(t, absent, request("new", "a")); return err }(),
 	} {
 		if !errors.Is(err, driver.ErrUnavailable) {

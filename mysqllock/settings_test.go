@@ -35,6 +35,7 @@ func TestSettings(t *testing.T) {
 			url.QueryEscape("'ANSI,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH,HIGH_NOT_PRECEDENCE,NO_UNSIGNED_SUBTRACTION'")}},
 		{"AssignedAtOnce", []string{"sql_mode=" + url.QueryEscape("'SIMULTANEOUS_ASSIGNMENT,STRICT_ALL_TABLES'")}},
 		{"ShortStatements", []string{"max_statement_time=0.3", "innodb_lock_wait_timeout=1"}},
+		{"ClientTimeouts", []string{"readTimeout=1ns", "writeTimeout=1ns", "rejectReadOnly=true"}},
 		{"IdleConnectionsEnded", []string{"wait_timeout=1"}},
 	}
 	slack := livetest.Slack(t)

@@ -85,7 +85,7 @@ func (r *LockedRow) Scan(dest ...any) error {
 
 // seconds returns for how many seconds a statement waits for locks. A negative wait is no limit.
 func seconds(wait time.Duration) int64 {
-	const noLimit = 100_000_000 // as many as InnoDB does not count
+	const noLimit = 31_536_000 // a year: WAIT sets lock_wait_timeout too, which may be no more
 	if wait < 0 {
 		return noLimit
 	}

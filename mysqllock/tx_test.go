@@ -29,7 +29,8 @@ func begin(t *testing.T, db *sql.DB) *sql.Tx {
 func TestTransactions(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t)
-	db := dial(t, server.DSN("innodb_lock_wait_timeout=0")) // of which Tx and Row are independent
+	// Tx and Row are independent of these.
+	db := dial(t, server.DSN("innodb_lock_wait_timeout=0", "sql_mode='TRADITIONAL'"))
 	release(t, acquire(t, newDriver(t, server.DSN()), request("makes the table", "a")))
 	rowstest.Transactions{
 		DB:    db,

@@ -27,6 +27,15 @@ func TestUsable(t *testing.T) {
 	}
 }
 
+// TestMySQLIsNamed: MySQL refuses a variable that the pool sets, before its version is read.
+func TestMySQLIsNamed(t *testing.T) {
+	refused := &mysql.MySQLError{Number: 1193, Message: "Unknown system variable 'max_statement_time'"}
+	err := new(Driver).explain(t.Context(), refused)
+	if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "MariaDB") {
+		t.Errorf("explain = %v, want ErrInvalid that names MariaDB", err)
+	}
+}
+
 func TestOptionsRefused(t *testing.T) {
 	for _, tt := range []struct {
 		name string

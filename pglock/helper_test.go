@@ -3,6 +3,7 @@ package pglock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -97,15 +98,18 @@ var (
 	mustBeHeld = livetest.CheckHeld
 )
 
-// A persistent driver sends a request again that has had no answer in time, as on a busy machine.
+// A persistent driver sends a request again, as [acquire] does, that has had no answer in time.
 type persistent struct{ driver.Driver }
 
 func (p persistent) Acquire(ctx context.Context, req driver.Request) (driver.Lease, error) {
-	for {
+	id, began := req.ID, time.Now()
+	for try := 2; ; try++ {
 		l, err := p.Driver.Acquire(ctx, req)
-		if !errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil {
+		if !errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil || time.Since(began) > livetest.Patience {
 			return l, err
 		}
+		time.Sleep(10 * time.Millisecond)
+		req.ID = fmt.Sprint(id, "-", try) // no two calls may have the same id
 	}
 }
 

@@ -40,7 +40,7 @@ func TestForgedNotifications(t *testing.T) {
 	d := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) { c.ConnConfig.Tracer = count }))
 	other := newDriver(t, pool)
 	held, told := livetest.AcquireTold(t, d, request("held", "a"))
-	_, end := livetest.AcquireTold(t, d, request("last", "a"))
+	last, end := livetest.AcquireTold(t, d, request("last", "a"))
 	theirs := acquire(t, other, request("waited for", "b"))
 	w := livetest.Waiting(t, d, request("waited for", "a"))
 	must(t, pool, "GRANT SELECT ON snib_locks TO reader")
@@ -49,7 +49,7 @@ func TestForgedNotifications(t *testing.T) {
 	began, before := time.Now(), count.n.Load()
 	flood(t, reader, "snib_locks", "b", "holders", 5000)
 	flood(t, reader, "snib_locks", "g", "waiters", 5000)
-	if err := other.Break(t.Context(), "last", "a"); err != nil {
+	if err := other.Break(t.Context(), "last", last.ID()); err != nil {
 		t.Fatalf("Break = %v", err)
 	}
 	// By then the driver has received all earlier notifications.

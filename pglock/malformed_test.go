@@ -75,7 +75,7 @@ func TestMalformedRow(t *testing.T) {
 			// A false notification makes the holder look at a row that can't be read.
 			must(t, pool, `SELECT pg_notify(e->>'channel', 'b' || (e->>'nonce')) FROM `+table+`
 			CROSS JOIN LATERAL jsonb_array_elements(holders) e WHERE name = 'UntilText'`)
-			if err := d.Break(t.Context(), "m", "holder"); err != nil {
+			if err := d.Break(t.Context(), "m", m.ID()); err != nil {
 				t.Fatalf("Break = %v", err)
 			}
 			select {

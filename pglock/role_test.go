@@ -39,14 +39,14 @@ func TestRoles(t *testing.T) {
 	must(t, pool, strings.Replace(block, here, schema, 1))
 
 	app, viewer := newDriver(t, as(t, server, "app")), newDriver(t, as(t, server, "viewer"))
-	_, told := livetest.AcquireTold(t, app, request("a", "a"))
+	l, told := livetest.AcquireTold(t, app, request("a", "a"))
 	named := newDriver(t, as(t, server, "app"), pglock.Table("snib.snib_locks"))
 	w := livetest.Waiting(t, named, request("a", "b"))
 	if st, err := viewer.Status(t.Context(), "a"); err != nil || len(st.Holders) != 1 || len(st.Waiters) != 1 {
 		t.Errorf("Status for a role that may look = %+v, %v; want a holder and a waiter", st, err)
 	}
 	for what, err := range map[string]error{
-		"Break":   viewer.Break(t.Context(), "a", "a"),
+		"Break":   viewer.Break(t.Context(), "a", l.ID()),
 		"Acquire": func() error { _, err := viewer.Acquire(t.Context(), noWait("b", "c")); return err }(),
 	} {
 		if err == nil || errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "GRANT") {
@@ -57,7 +57,7 @@ func TestRoles(t *testing.T) {
 	if _, err := guest.Acquire(t.Context(), noWait("b", "c")); err == nil || errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("Acquire for a role that may do nothing = %v, want the right that is missing", err)
 	}
-	if err := named.Break(t.Context(), "a", "a"); err != nil {
+	if err := named.Break(t.Context(), "a", l.ID()); err != nil {
 		t.Errorf("Break = %v", err)
 	}
 	livetest.AwaitLoss(t, told, livetest.Patience)
@@ -83,7 +83,7 @@ func TestOldWriter(t *testing.T) {
 	if got := renewing.Renew(t.Context(), []driver.Lease{l})[0]; got.Err != nil {
 		t.Errorf("Renew with connections to the old writer = %v", got.Err)
 	}
-	if err := labelling.Break(t.Context(), "held", "a"); err != nil {
+	if err := labelling.Break(t.Context(), "held", l.ID()); err != nil {
 		t.Errorf("Break with connections to the old writer = %v", err)
 	}
 }

@@ -38,8 +38,8 @@ const (
 	// needed.
 	idleTimeout = 5 * time.Second
 
-	// yieldTime is how long the listener stays away after a request has met a server without a
-	// connection left. Polls are more frequent, so it stays away for as long as the server is full.
+	// yieldTime is how long the listener stays away after a request of this process was refused for
+	// want of a connection. Polls over an open connection do not notice how long the server is full.
 	yieldTime = 3 * time.Second
 
 	// listenDelay is how old a lease must be before a connection is opened only to learn that
