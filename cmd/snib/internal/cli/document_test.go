@@ -165,4 +165,7 @@ func TestHiddenID(t *testing.T) {
 	if got := toHolder(h).IDDigest; got != "" || findHold(driver.Status{Holders: []driver.Holding{h}}, "") != nil {
 		t.Errorf("digest = %q, want none, and that no id finds the hold", got)
 	}
+	if got := toWaiter(driver.Waiting{ID: "token:web-1:7"}).IDDigest; got != "" {
+		t.Errorf("digest of a waiter = %q, want none", got)
+	}
 }
