@@ -381,7 +381,8 @@ func TestNoPasswordAnywhere(t *testing.T) {
 	mustSnib(t, "lock", "watched", "--ttl", "1h")
 	watch := start(t, "snib", "watch", "--url", good)
 	watch.awaitOutput("watched")
-	commands = append(commands, []string{"watch"})                             // ends, as long as the store has not answered
+	// A watch ends if the store does not answer at first.
+	commands = append(commands, []string{"watch"})
 	try("postgres://anybody:"+first+"%2F"+second+"@127.0.0.1:1"+db, false)     // nobody listens there
 	try("postgres://anybody:"+first+"%2F"+second+"@"+addr+"/no%2Fsuch", false) // no such database
 	// All commands open the store in the same function.

@@ -120,9 +120,12 @@ func TestForeignLooksTwice(t *testing.T) {
 func TestFixGoesOn(t *testing.T) {
 	gone := driver.Status{Waiters: []driver.Waiting{{ID: "a", Holder: driver.Holder{Host: "here", PID: 1 << 30}}}}
 	alive := driver.Status{Waiters: []driver.Waiting{{ID: "a", Holder: driver.Holder{Host: "here", PID: os.Getpid()}}}}
-	found := []leak{{kind: leakStuck, status: alive}, {kind: leakStuck, status: gone}, {kind: leakEndless, hold: &driver.Holding{}}}
+	found := []leak{
+		{kind: leakStuck, status: alive}, {kind: leakStuck, status: gone}, {kind: leakEndless, hold: &driver.Holding{}},
+	}
 	l := &leaksCommand{app: &app{err: io.Discard}, yes: true, host: "here"}
-	if err := l.repair(t.Context(), &backend.Store{Driver: &changingStore{}}, found); err != nil || l.isRepairable(found[0]) ||
+	err := l.repair(t.Context(), &backend.Store{Driver: &changingStore{}}, found)
+	if err != nil || l.isRepairable(found[0]) ||
 		slices.ContainsFunc(found, func(k leak) bool { return k.fixed || !strings.Contains(k.problem, "left alone") }) {
 		t.Errorf("repair = %v, want that all leaks are left alone: %+v", err, found)
 	}
