@@ -16,12 +16,13 @@ import (
 	"github.com/sniblock/snib/remotelock/wire"
 )
 
-// hiddenID begins what stands for an id that the service does not show. The token follows. Break
-// takes it, unless the token is 0. No id of a client begins like that.
+// hiddenID begins what stands for an id that the service does not show. For a hold, the token
+// follows, and Break takes that unless it is 0; for a waiter, its process. No id of a client begins
+// like that.
 const hiddenID = "token:"
 
-// IsHidden reports whether the ID of a [driver.Holding] stands for one that the service does not
-// show.
+// IsHidden reports whether the ID of a [driver.Holding] or [driver.Waiting] stands for one that the
+// service does not show.
 func IsHidden(id string) bool { return strings.HasPrefix(id, hiddenID) }
 
 // Status implements [driver.Inspector].
@@ -61,7 +62,7 @@ func statusOf(l *wire.Lock) driver.Status {
 	for _, w := range l.Waiters {
 		to := driver.Waiting{ID: w.ID, Shared: w.Shared, Holder: w.Holder(), Waited: wire.Duration(w.Waited)}
 		if to.ID == "" { // most processes have one waiter for a name
-			to.ID = fmt.Sprintf("process:%s:%d", to.Holder.Host, to.Holder.PID)
+			to.ID = fmt.Sprintf("%s%s:%d", hiddenID, to.Holder.Host, to.Holder.PID)
 		}
 		st.Waiters = append(st.Waiters, to)
 	}

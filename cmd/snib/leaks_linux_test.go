@@ -105,7 +105,7 @@ func TestLeaksFindsEachKind(t *testing.T) {
 		want = append(want, "stuck queue")
 		wantLeaks(t, "after the first waiter was killed", nil, want...)
 	})
-	plantQueue(node, "jammed")
+	plantQueue(t, node, "jammed")
 	want = append(want, "stuck jammed")
 	for _, key := range plantStrings(node, true) {
 		want = append(want, "foreign "+key)
@@ -207,12 +207,16 @@ func plantRedisson(node *redistest.Node) []string {
 	return []string{"redisson-left", "redisson-rw"}
 }
 
-// plantQueue writes a queue of two waiters on another host, who came 10 s ago.
-func plantQueue(node *redistest.Node, name string) {
+// plantQueue writes a queue of two waiters of this host, who came 10 s ago and are gone.
+func plantQueue(t *testing.T, node *redistest.Node, name string) {
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
 	now := time.Now().UnixMicro()
 	for i, owner := range []string{"first", "second"} {
 		id := strconv.Quote(owner)
-		request := `,"mode":"x","ttl":30000,"minhold":0,"tokens":1,"attempt":"1","channel":"snib.c:nobody","pid":7,"host":"elsewhere"}`
+		request := `,"mode":"x","ttl":30000,"minhold":0,"tokens":1,"attempt":"1","channel":"snib.c:nobody","pid":1073741824,"host":` + strconv.Quote(host) + `}`
 		const heartbeats = 4_000_000_000_000_000 // is added to the time of a heartbeat
 		node.Must("ZADD", "snib.q:{"+name+"}", now-10_000_000+int64(i), id+request, now+heartbeats, id)
 	}

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -90,6 +91,8 @@ func runScripts(t *testing.T, p testscript.Params, env ...string) {
 			return os.Geteuid() == 0, nil
 		case "sqlite": // otherwise env names another store
 			return len(env) == 0, nil
+		case "service":
+			return slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "SNIB_URL=http") }), nil
 		}
 		return false, fmt.Errorf("unknown condition %q", cond)
 	}

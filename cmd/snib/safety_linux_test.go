@@ -376,7 +376,13 @@ func TestNoPasswordAnywhere(t *testing.T) {
 		}
 	}
 	newStore(t)
-	try("postgres://anybody:"+first+"%2F%3F%23%40%3A"+second+"@"+addr+db, false)
+	good := "postgres://anybody:" + first + "%2F%3F%23%40%3A" + second + "@" + addr + db
+	try(good, false)
+	mustSnib(t, "lock", "watched", "--ttl", "1h")
+	watch := start(t, "snib", "watch", "--url", good)
+	watch.awaitOutput("watched")
+	// A watch ends if the store does not answer at first.
+	commands = append(commands, []string{"watch"})
 	try("postgres://anybody:"+first+"%2F"+second+"@127.0.0.1:1"+db, false)     // nobody listens there
 	try("postgres://anybody:"+first+"%2F"+second+"@"+addr+"/no%2Fsuch", false) // no such database
 	// All commands open the store in the same function.
@@ -385,6 +391,11 @@ func TestNoPasswordAnywhere(t *testing.T) {
 		for _, sep := range []string{"/", "?", "#"} {
 			try(scheme+"://app:1971"+sep+second+"@"+addr+"/x", true)
 		}
+	}
+	server.Kill()
+	watch.awaitOutput("still watching")
+	if out := watch.out.String(); strings.Contains(out, first) || strings.Contains(out, second) {
+		t.Errorf("snib watch: a part of the password in %s", out)
 	}
 }
 

@@ -3,7 +3,9 @@ package backend
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -30,6 +32,10 @@ func examineRedis(ctx context.Context, d *redislock.Driver) ([]Finding, error) {
 		}
 		all = append(all, found...)
 		ids[s.Info["run_id"]]++
+	}
+	off := func(assumption string) bool { return strings.HasSuffix(assumption, "failover-grace is off") }
+	if slices.ContainsFunc(d.Info().Assumptions, off) {
+		all = append(all, Finding{Check: "grace", Verdict: Note, Value: "off: a restart or failover may grant a lock twice", Advice: "turn failover-grace on"})
 	}
 	for id, n := range ids {
 		if n > 1 {

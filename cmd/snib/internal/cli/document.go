@@ -86,7 +86,8 @@ type holderJSON struct {
 	Inherited bool       `json:"inherited,omitempty"`
 	Heirs     []heirJSON `json:"heirs,omitempty"` // the heirs that can be seen
 	// in Redis and Redlock, who has a hold that snib did not take, in words. Missing if that is not
-	// known. Without an `id_digest`, it is something else in the lock's place, which may be no lock
+	// known. Without an `id_digest`, unless a lock service hides it, it is something else in the
+	// lock's place, which may be no lock
 	Foreign string `json:"foreign,omitempty"`
 	Count   int    `json:"count,omitempty"` // how often its holder has acquired it, if the store counts that
 }
@@ -97,8 +98,8 @@ type heirJSON struct {
 }
 
 type waiterJSON struct {
-	IDDigest string `json:"id_digest"` // a digest of the id
-	Shared   bool   `json:"shared"`    // whether it waits for a shared hold
+	IDDigest string `json:"id_digest,omitempty"` // a digest of the id. Missing if a lock service hides it
+	Shared   bool   `json:"shared"`              // whether it waits for a shared hold
 	processJSON
 	Waited float64 `json:"waited"` // how long it has waited
 }
@@ -152,7 +153,11 @@ func isHidden(h driver.Holding) bool {
 }
 
 func toWaiter(w driver.Waiting) waiterJSON {
-	return waiterJSON{driver.Digest(w.ID), w.Shared, processJSON(w.Holder), seconds(w.Waited)}
+	j := waiterJSON{Shared: w.Shared, processJSON: processJSON(w.Holder), Waited: seconds(w.Waited)}
+	if !remotelock.IsHidden(w.ID) {
+		j.IDDigest = driver.Digest(w.ID)
+	}
+	return j
 }
 
 // convert returns the results of to for all. It never returns nil, which JSON has as null.

@@ -174,4 +174,7 @@ func TestHiddenID(t *testing.T) {
 			t.Errorf("isRepairable = %v for the hidden id %s", got, id)
 		}
 	}
+	if got := toWaiter(driver.Waiting{ID: "token:web-1:7"}).IDDigest; got != "" {
+		t.Errorf("digest of a waiter = %q, want none", got)
+	}
 }

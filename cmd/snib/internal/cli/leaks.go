@@ -47,7 +47,7 @@ type leak struct {
 	name       string
 	problem    string
 	hold       *driver.Holding // the hold that --fix would break, or nil
-	waiter     string          // the id of the entry in the queue
+	waiter     string          // the id of the entry that the queue is stuck behind
 	status     driver.Status
 	library    string
 	unsure     bool // it may be no lock
@@ -245,7 +245,7 @@ func (l *leaksCommand) findStuckQueue(st driver.Status) (leak, bool) {
 	k := leak{kind: leakStuck, name: st.Name, status: st}
 	for i, w := range st.Waiters {
 		behind := len(st.Waiters) - 1 - i
-		if behind > 0 && l.isGone(w.Holder) {
+		if behind > 0 && l.waiterIsGone(w) {
 			k.waiter = w.ID
 			k.problem = fmt.Sprintf("%s behind the entry of %s, a waiter that is gone", plural(behind, "waiter"), describeHolder(w.Holder))
 			return k, true
@@ -263,6 +263,8 @@ func (l *leaksCommand) findStuckQueue(st driver.Status) (leak, bool) {
 func (l *leaksCommand) isGone(h driver.Holder) bool {
 	return h.PID > 0 && h.Host != "" && h.Host == l.host && child.Gone(h.PID)
 }
+
+func (l *leaksCommand) waiterIsGone(w driver.Waiting) bool { return l.isGone(w.Holder) }
 
 // confirm reports whether st still shows the suspected leak k, and returns the leak as it is now.
 // st was requested when the time later had passed since k was seen.
@@ -314,6 +316,8 @@ func (l *leaksCommand) isRepairable(k leak) bool {
 		return !k.maybeAlive
 	case leakForeign:
 		return l.foreign && k.hold != nil && !k.unsure
+	case leakStuck: // a living waiter would lose its place
+		return slices.ContainsFunc(k.status.Waiters, l.waiterIsGone)
 	}
 	return true
 }
@@ -326,6 +330,8 @@ func (l *leaksCommand) repair(ctx context.Context, s *backend.Store, found []lea
 			n++
 		} else if l.foreign && k.unsure && k.hold != nil {
 			found[i].problem += ": --fix leaves it alone, and snib release deletes it"
+		} else if k.kind == leakStuck {
+			found[i].problem += "; it is left alone, because no process of this host that waits for it is gone"
 		}
 	}
 	if n == 0 {
@@ -357,14 +363,25 @@ func (l *leaksCommand) repair(ctx context.Context, s *backend.Store, found []lea
 // repairOne frees what a leak keeps. It returns ErrLost if the hold has changed since it was found.
 // A waiter that is alive after all goes to the end of its queue.
 func (l *leaksCommand) repairOne(ctx context.Context, s *backend.Store, k leak) error {
-	if k.hold == nil {
-		ctx, cancel := answerWithin(ctx, driver.AnswerTimeout)
-		defer cancel()
-		return s.Withdraw(ctx, k.name, k.waiter)
+	if k.kind == leakStuck {
+		for _, w := range k.status.Waiters {
+			if l.waiterIsGone(w) {
+				if err := withdraw(ctx, s, k.name, w.ID); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
 	}
 	err := s.Break(ctx, k.name, k.hold.ID)
 	l.auditBreak(s, k.name, *k.hold, "", err)
 	return err
+}
+
+func withdraw(ctx context.Context, s *backend.Store, name, id string) error {
+	ctx, cancel := answerWithin(ctx, driver.AnswerTimeout)
+	defer cancel()
+	return s.Withdraw(ctx, name, id)
 }
 
 // confirmRepair shows what would be freed, and asks the user to type yes.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -114,14 +115,19 @@ func TestForeignLooksTwice(t *testing.T) {
 	}
 }
 
-// TestFixGoesOn checks that --fix goes on after a queue that the store does not repair, and after a
-// hold that has changed.
+// TestFixGoesOn checks that --fix goes on after a queue without a dead waiter, one that the store
+// does not repair, and a hold that has changed.
 func TestFixGoesOn(t *testing.T) {
-	found := []leak{{kind: leakStuck, waiter: "a"}, {kind: leakEndless, hold: &driver.Holding{}}}
-	l := &leaksCommand{app: &app{err: io.Discard}, yes: true}
-	if err := l.repair(t.Context(), &backend.Store{Driver: &changingStore{}}, found); err != nil ||
+	gone := driver.Status{Waiters: []driver.Waiting{{ID: "a", Holder: driver.Holder{Host: "here", PID: 1 << 30}}}}
+	alive := driver.Status{Waiters: []driver.Waiting{{ID: "a", Holder: driver.Holder{Host: "here", PID: os.Getpid()}}}}
+	found := []leak{
+		{kind: leakStuck, status: alive}, {kind: leakStuck, status: gone}, {kind: leakEndless, hold: &driver.Holding{}},
+	}
+	l := &leaksCommand{app: &app{err: io.Discard}, yes: true, host: "here"}
+	err := l.repair(t.Context(), &backend.Store{Driver: &changingStore{}}, found)
+	if err != nil || l.isRepairable(found[0]) ||
 		slices.ContainsFunc(found, func(k leak) bool { return k.fixed || !strings.Contains(k.problem, "left alone") }) {
-		t.Errorf("repair = %v, want that both leaks are left alone: %+v", err, found)
+		t.Errorf("repair = %v, want that all leaks are left alone: %+v", err, found)
 	}
 }
 
