@@ -497,7 +497,9 @@ func TestProxyCutsPolls(t *testing.T) {
 // TestAttemptsInOutage counts what an attempt that failed in an outage sends afterwards: nothing if
 // no replica took its request, and few withdrawals if one may have executed it.
 func TestAttemptsInOutage(t *testing.T) {
-	for kind, most := range map[string]int64{wire.ProblemDraining: 0, wire.ProblemUnavailable: 10, wire.ProblemRepeated: 10} {
+	for kind, most := range map[string]int64{
+		wire.ProblemDraining: 0, wire.ProblemUnavailable: 10, wire.ProblemRepeated: 10,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			var withdrawals atomic.Int64
 			d := openAt(t, memlock.New(), func(h http.Handler) http.Handler {
