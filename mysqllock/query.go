@@ -147,8 +147,9 @@ func (d *Driver) runOnce(ctx context.Context, fn func(context.Context, *sql.Conn
 	switch err = fn(ctx, conn); {
 	case refusesWrites(err):
 		hangUp(conn)
-	case err != nil && code(err) == 0 && ctx.Err() != nil && time.Since(began) > time.Second:
-		d.db.SetMaxIdleConns(-1) // a NAT may have lost the idle ones, too
+	case err != nil && code(err) == 0 && ctx.Err() != nil && lockLimit(ctx) != "" && time.Since(began) > time.Second:
+		// It waited for no lock, so the server did not answer. A NAT may have lost the idle ones, too.
+		d.db.SetMaxIdleConns(-1)
 		d.db.SetMaxIdleConns(maxIdle)
 	}
 	_ = conn.Close() // it returns to the pool, unless it is closed
