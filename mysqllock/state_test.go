@@ -31,8 +31,8 @@ func open(t *testing.T) *Driver {
 	return d
 }
 
-// TestHeartbeatOfReplica has a server set read_only whose user may write all the same. What is not
-// written there is no heartbeat.
+// TestHeartbeatOfReplica sends a heartbeat to a server that is read_only, as a user who may write
+// all the same. The driver writes nothing there, and the call fails.
 func TestHeartbeatOfReplica(t *testing.T) {
 	t.Parallel()
 	d := open(t)

@@ -101,8 +101,8 @@ func text(b Batch) string {
 	return s
 }
 
-// TestEnds checks what a listener learns of how a hold ended. What this hub was not told may have
-// been a release at another replica.
+// TestEnds checks what a listener learns of how a hold ended. If nobody has told this hub, it says
+// nothing: another replica may have released the hold.
 func TestEnds(t *testing.T) {
 	hold := Hold{"a", "o1"}
 	errRefused := errors.New("the store has refused it")

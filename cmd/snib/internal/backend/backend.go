@@ -53,7 +53,7 @@ type location struct {
 	openMarks func() (*sql.DB, fence.Dialect, error)
 
 	secrets  []string // files that contain passwords and keys; an empty name stands for none
-	graceOff bool     // a store in memory grants locks at once after a restart
+	graceOff bool     // the URL has failover-grace=off: the store grants locks at once after a restart
 	unserved string   // see urlKind
 }
 

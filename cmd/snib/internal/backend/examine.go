@@ -46,7 +46,7 @@ func (s *Store) Examine(ctx context.Context) ([]Finding, error) {
 	var err error
 	switch d := s.Driver.(type) {
 	case *redislock.Driver:
-		all, err = examineRedis(ctx, d)
+		all, err = examineRedis(ctx, d, s.graceOff)
 	case postgresDriver:
 		all, err = examinePostgres(ctx, d.pool)
 	case mySQLDriver:

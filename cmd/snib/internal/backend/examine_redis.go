@@ -3,9 +3,7 @@ package backend
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -13,7 +11,7 @@ import (
 	"github.com/sniblock/snib/redislock/redisadmin"
 )
 
-func examineRedis(ctx context.Context, d *redislock.Driver) ([]Finding, error) {
+func examineRedis(ctx context.Context, d *redislock.Driver, graceOff bool) ([]Finding, error) {
 	servers, err := d.Admin().Servers(ctx)
 	if err != nil {
 		return nil, err
@@ -33,8 +31,7 @@ func examineRedis(ctx context.Context, d *redislock.Driver) ([]Finding, error) {
 		all = append(all, found...)
 		ids[s.Info["run_id"]]++
 	}
-	off := func(assumption string) bool { return strings.HasSuffix(assumption, "failover-grace is off") }
-	if slices.ContainsFunc(d.Info().Assumptions, off) {
+	if graceOff {
 		all = append(all, Finding{Check: "grace", Verdict: Note, Value: "off: a restart or failover may grant a lock twice", Advice: "turn failover-grace on"})
 	}
 	for id, n := range ids {

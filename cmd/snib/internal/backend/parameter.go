@@ -105,7 +105,7 @@ func (u *serverURL) parameters() []Parameter {
 			u.redis, u.redlock = append(u.redis, redislock.MaxTTL(d)), append(u.redlock, redlock.MaxTTL(d))
 		}),
 			Doc: "the longest TTL of any lock, the same for all clients (default 1h; Redlock: 1m)"},
-		{Syntax: "failover-grace=on|off", of: redisFamily, set: choice("off", "on", add(&u.redis, redislock.FailoverGrace(false))),
+		{Syntax: "failover-grace=on|off", of: redisFamily, set: choice("off", "on", func() { u.graceOff = true }),
 			Doc: "off: grant locks at once after a restart or a failover, and do not wait " +
 				"for the holds that may have been forgotten; a lock can then be granted twice (default on)"},
 		{Syntax: "durable=aof|off", of: redisFamily, set: choice("aof", "off", add(&u.redis, redislock.DurableAOF())),

@@ -36,8 +36,8 @@ const postgresPingTimeout = time.Second
 // libpqParameters are those that psql accepts and pgx does not know: it would send them to the
 // server, which ends the connection. What has nothing to do with locks is dropped: pgx has no
 // compression, no GSSAPI encryption and its own keep-alive, and the driver notices by itself that
-// a server is silent. What would protect the connection is refused here, and not by the server: a
-// server in the place of the right one would accept it.
+// a server is silent. A parameter that would protect the connection is refused here: a false server
+// would accept it.
 var libpqParameters = map[string]func(string) error{
 	"hostaddr": nil, "fallback_application_name": nil, "keepalives": nil, "keepalives_idle": nil, "keepalives_interval": nil,
 	"keepalives_count": nil, "tcp_user_timeout": nil, "gsslib": nil, "gssdelegation": nil, "load_balance_hosts": nil,

@@ -22,7 +22,7 @@ func (u *serverURL) openRedis(ctx context.Context) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := redislock.Open(ctx, o, u.redis...)
+	d, err := redislock.Open(ctx, o, append(u.redis, redislock.FailoverGrace(!u.graceOff))...)
 	if err != nil {
 		return nil, u.explain(err)
 	}

@@ -144,6 +144,8 @@ type serverURL struct {
 	sentinelUser, sentinelPassword string
 	sentinelPasswordFile           string
 
+	graceOff bool // see location
+
 	// These options are what the parameters ask of the driver.
 	redis   []redislock.Option
 	redlock []redlock.Option
@@ -159,7 +161,7 @@ func (k urlKind) resolve(rest string) (location, error) {
 	}
 	open := func(ctx context.Context) (driver.Driver, error) { return k.open(u, ctx) }
 	secrets := []string{u.passwordFile, u.sentinelPasswordFile, u.tokenFile, u.key}
-	return location{url: u.String(), open: open, secrets: secrets, unserved: k.unserved}, nil
+	return location{url: u.String(), open: open, secrets: secrets, graceOff: u.graceOff, unserved: k.unserved}, nil
 }
 
 // baseScheme returns the scheme up to its plus sign.
