@@ -95,7 +95,8 @@ func extend(e *entry, now, ttl int64) {
 // grant makes a holder of a waiter or a newcomer.
 func (s *state) grant(e entry, ttl int64) *entry {
 	s.removeWaiter(e.Nonce)
-	e.Token, e.Since, e.Until = s.nextTokens(e.Tokens), s.Now, s.latest+ttl
+	// Since is not Now, which may be before the grant's start: MinHold counts from there.
+	e.Token, e.Since, e.Until = s.nextTokens(e.Tokens), s.latest, s.latest+ttl
 	s.Holders = append(s.Holders, e)
 	s.signalFirst()
 	return &s.Holders[len(s.Holders)-1]

@@ -147,6 +147,26 @@ func TestRecallAllowsForDrift(t *testing.T) {
 	}
 }
 
+// TestMinHoldOfRecalledRow grants a lock by a row whose time is known to within 100 ms, and releases
+// it by one that is known to within 1 s. MinHold counts from the grant's start at least.
+func TestMinHoldOfRecalledRow(t *testing.T) {
+	recalled := func(s state, within time.Duration) *state {
+		s.at = driver.Now()
+		s.start = s.at.Add(-within)
+		return (&rowMutex{last: &s}).recall()
+	}
+	s := recalled(state{State: rows.State{Now: 50_000_000}}, 100*time.Millisecond)
+	h := *s.grant(entry{ID: "a", MinHold: 3_000_000}, 10_000_000)
+	if h.Since < s.latest {
+		t.Errorf("a hold is %v old before its start", rows.Between(h.Since, s.latest))
+	}
+	s = recalled(state{State: rows.State{Now: h.Since - 500_000, Holders: []entry{h}}}, time.Second)
+	s.keep(&s.Holders[0])
+	if got := s.Holders[0].Until; got < h.Since+h.MinHold {
+		t.Errorf("a hold is kept for %v from its start, want %v", rows.Between(h.Since, got), rows.Between(0, h.MinHold))
+	}
+}
+
 // TestOthersAreBounded has ever more processes wait.
 func TestOthersAreBounded(t *testing.T) {
 	w := processes{others: map[string]processRow{}}
