@@ -144,7 +144,7 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "no self-deadlock", pkg: ".",
-		in:    "core.findCarried",
+		in:    "Locker.resolve",
 		old:   "for ; list != nil; list = list.next {",
 		new:   "for ; list != nil && list.next != nil; list = list.next {",
 		tests: "TestNestedIsRefused",
