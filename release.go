@@ -28,7 +28,7 @@ func (c *core) leave(h *hold) error {
 		ended.run()
 		// The store may still keep the lock for us. Release it, so that others need not wait
 		// until it lapses, unless a LockDelay asks for that.
-		if isLast && l.conf.lockDelay == 0 && !h.ranOut(h.cause) {
+		if isLast && l.conf.lockDelay == 0 && !h.ranOut() {
 			c.releaseLost(h)
 		}
 		return err
