@@ -50,7 +50,8 @@ func TestDetached(t *testing.T) {
 }
 
 // A detached hold ends with its TTL, counted from the last Adopt. Its Lock may be forgotten: the
-// Traces are told of no loss, and a late Release does not free a hold that was adopted meanwhile.
+// Traces are told of no loss, also if the hold ends elsewhere, and a late Release does not free a
+// hold that was adopted meanwhile.
 func TestDetachedEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r recorder
@@ -79,11 +80,14 @@ func TestDetachedEnds(t *testing.T) {
 		}
 		_, err = l.Adopt(t.Context(), "a", id)
 		wantErr(t, "Adopt after the end", err, snib.ErrLost)
-		acquire(t, l, "b")
+		ended := acquire(t, l, "b")
+		wantErr(t, "Break", open(t, store.Open()).Break(t.Context(), "b", ended.ID()), nil)
+		wantErr(t, "cause after Break", context.Cause(ended.Context()), snib.ErrLost)
+		acquire(t, l, "c")
 		wantErr(t, "Close", l.Close(), nil)
 		synctest.Wait()
-		if lost, released := len(r.eventsOf("lost")), len(r.eventsOf("released")); lost != 0 || released != 3 {
-			t.Errorf("the Traces were told of %d losses and %d releases, want 0 and 3", lost, released)
+		if lost, released := len(r.eventsOf("lost")), len(r.eventsOf("released")); lost != 0 || released != 4 {
+			t.Errorf("the Traces were told of %d losses and %d releases, want 0 and 4", lost, released)
 		}
 	})
 }
@@ -113,16 +117,6 @@ func TestDetachedDoesNotBlockItsProcess(t *testing.T) {
 	})
 }
 
-func TestDetachedRefused(t *testing.T) {
-	d := newSpy(new(memlock.Store))
-	d.info = func(i driver.Info) driver.Info {
-		i.Tenure = driver.TenureSession
-		return i
-	}
-	_, err := snib.New(d, snib.Detached())
-	wantErr(t, "New with Detached in a session", err, snib.ErrInvalid)
-}
-
 // TestAdoptAmongSizes adopts a hold of a semaphore beside one that asked for another number.
 func TestAdoptAmongSizes(t *testing.T) {
 	store := new(memlock.Store)
@@ -139,6 +133,8 @@ func TestAdoptFails(t *testing.T) {
 	lock := acquire(t, detached, "a")
 	reader := acquire(t, detached.With(snib.Shared()), "r")
 	alive := acquire(t, open(t, store.Open()), "alive")
+	kept := acquire(t, detached.With(snib.MinHold(time.Hour)), "kept")
+	release(t, kept)
 	gone := fault.Wrap(store.Open(), fault.Plan{})
 	gone.Sever(fault.Fail)
 	cancelled, cancel := context.WithCancelCause(t.Context())
@@ -153,6 +149,7 @@ func TestAdoptFails(t *testing.T) {
 	}{
 		{"Free", open(t, store.Open()), t.Context(), "free", lock.ID(), snib.ErrLost},
 		{"AnotherID", open(t, store.Open()), t.Context(), "a", "other", snib.ErrLost},
+		{"Kept", open(t, store.Open()), t.Context(), "kept", kept.ID(), snib.ErrLost},
 		{"Alive", open(t, store.Open()), t.Context(), "alive", alive.ID(), snib.ErrInvalid},
 		{"NoID", open(t, store.Open()), t.Context(), "a", "", snib.ErrInvalid},
 		{"NoName", open(t, store.Open()), t.Context(), "", lock.ID(), snib.ErrInvalid},
@@ -202,12 +199,21 @@ func TestAdoptIsRefusedWhileRenewed(t *testing.T) {
 	})
 }
 
-// Nor can a hold that another process has adopted, and renews now.
+// Nor can a hold that another process has adopted, and renews now: no request of a process that had
+// it before, which may arrive late, makes it detached again.
 func TestAdoptedIsNotDetached(t *testing.T) {
 	store := new(memlock.Store)
-	lock := acquire(t, open(t, store.Open(), snib.Detached(), snib.TTL(time.Hour)), "a")
+	d := fault.Wrap(store.Open(), fault.Plan{})
+	detached := open(t, d, snib.Detached(), snib.TTL(time.Hour))
+	lock := acquire(t, detached, "a")
+	extended, err := detached.Adopt(t.Context(), "a", lock.ID())
+	wantErr(t, "Adopt by a Locker that is Detached", err, nil)
 	adopted, err := open(t, store.Open()).Adopt(t.Context(), "a", lock.ID())
 	wantErr(t, "Adopt", err, nil)
+	wantErr(t, "late SetLabel", extended.SetLabel(t.Context(), "half"), errors.ErrUnsupported)
+	if n := d.Calls(fault.SetHolder); n > 0 {
+		t.Errorf("the Locker that is Detached has sent its holder %d times", n)
+	}
 	_, err = open(t, store.Open()).Adopt(t.Context(), "a", lock.ID())
 	wantErr(t, "second Adopt", err, snib.ErrInvalid)
 	release(t, adopted)
@@ -276,6 +282,21 @@ func TestAdoptDoesNotShorten(t *testing.T) {
 		if got := time.Since(began); got != time.Hour {
 			t.Errorf("the lock was free after %v, want an hour", got)
 		}
+	})
+}
+
+// Neither has an Adopt succeeded whose answer comes when the hold is over.
+func TestLateAdoptIsNoHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		lock := acquire(t, open(t, store.Open(), snib.Detached(), snib.TTL(time.Second)), "a")
+		d := newSpy(store)
+		d.renew = func(_ context.Context, _ []driver.Lease, send func() []driver.Renewal) []driver.Renewal {
+			defer time.Sleep(time.Second)
+			return send()
+		}
+		_, err := open(t, d, snib.Detached(), snib.TTL(time.Second)).Adopt(t.Context(), "a", lock.ID())
+		wantErr(t, "Adopt", err, snib.ErrUnavailable)
 	})
 }
 

@@ -60,9 +60,9 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "late grants", pkg: ".",
-		in:    "Locker.checkAndInstall",
-		old:   "if le.deadline.Reached(now) {",
-		new:   "if false {",
+		in:    "Locker.addHold",
+		old:   "case le.deadline.Reached(now):",
+		new:   "case false:",
 		tests: "TestLateGrantIsNoHold",
 	},
 	{
