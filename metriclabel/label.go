@@ -16,7 +16,7 @@ type Reason int
 
 // The reasons.
 const (
-	Busy      Reason = iota // somebody else held the lock
+	Busy      Reason = iota // somebody else held the lock, or the hold to adopt was over
 	Canceled                // the caller cancelled its context
 	Timeout                 // the caller's deadline passed
 	Invalid                 // an error of the caller
@@ -85,14 +85,15 @@ func ReasonOf(ctx context.Context, err error) Reason {
 	if errors.Is(err, snib.ErrUnavailable) { // even if the caller gave up during the outage
 		return Backend
 	}
-	if ctx != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) { // whatever the cause is
+	isHeld := errors.Is(err, snib.ErrHeld)                                               // if MaxWait is over, ctx of an AcquireAll has ended, too
+	if !isHeld && ctx != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) { // whatever the cause is
 		err = ctx.Err()
 	}
 	isAny := func(targets ...error) bool {
 		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 	}
 	switch {
-	case isAny(snib.ErrHeld):
+	case isHeld, isAny(snib.ErrLost):
 		return Busy
 	case isAny(context.Canceled):
 		return Canceled

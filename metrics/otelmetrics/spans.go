@@ -16,8 +16,8 @@ import (
 // its context. Pass it to each Locker once. A nil p is a [snib.ErrInvalid].
 //
 // A span has the attributes snib.lock, snib.backend and, if there is a fencing token, snib.fence.
-// That of an Acquire that failed has snib.reason, and the status Error unless the lock was merely
-// busy.
+// That of an Acquire that failed has snib.reason, and the status Error unless the lock was busy, or
+// the caller gave up.
 func Spans(p trace.TracerProvider) (*snib.Trace, error) {
 	if p == nil {
 		return nil, fmt.Errorf("otelmetrics: %w: the TracerProvider is nil", snib.ErrInvalid)
@@ -37,7 +37,8 @@ func recordAcquire(tracer trace.Tracer, e *snib.WaitEndedEvent) {
 	if e.Err != nil {
 		why := metriclabel.ReasonOf(e.Context, e.Err)
 		span.SetAttributes(attribute.String("snib.reason", why.String()))
-		if why != metriclabel.Busy {
+		switch why {
+		case metriclabel.Invalid, metriclabel.Regressed, metriclabel.Backend: // what LockFailures counts
 			span.SetStatus(codes.Error, e.Err.Error())
 		}
 	}
