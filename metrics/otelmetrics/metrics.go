@@ -82,10 +82,10 @@ func newClass(name string) *class {
 type instruments struct {
 	classes *metriclabel.Classes[class]
 
-	wait, hold, renewal, margin                                               metric.Float64Histogram
-	queue                                                                     metric.Int64Histogram
-	held, waiting, stalled                                                    metric.Int64UpDownCounter
-	failures, reasons, handOvers, losses, regressions, late, renewals, errors metric.Int64Counter
+	wait, hold, renewal, margin                                      metric.Float64Histogram
+	queue                                                            metric.Int64Histogram
+	held, waiting, stalled                                           metric.Int64UpDownCounter
+	failures, handOvers, losses, regressions, late, renewals, errors metric.Int64Counter
 }
 
 func (m *instruments) create(from metric.Meter) error {
@@ -120,8 +120,7 @@ func (m *instruments) create(from metric.Meter) error {
 	m.held = gauge("held", "Holds of this process now.")
 	m.waiting = gauge("waiting", "Acquires of this process that have not ended yet.")
 	m.stalled = gauge("stalled", "Acquires of this process that wait for the store and not for a holder.")
-	m.failures = counter("failures", "Acquires that did not get the lock.")
-	m.reasons = counter("failure_reasons", "Acquires that did not get the lock, by reason.")
+	m.failures = counter("failures", "Acquires that did not get the lock, by reason.")
 	m.handOvers = counter("handovers", "Holds that were handed over within this process, without asking the store.")
 	m.losses = counter("lost", "Holds that ended before Release, by cause.")
 	m.regressions = counter("token_regressions", "Grants with a fencing token that is not above one granted before.")
@@ -145,8 +144,7 @@ func (m *instruments) waitEnded(e *snib.WaitEndedEvent) {
 	switch {
 	case e.Err != nil:
 		why := metriclabel.ReasonOf(e.Context, e.Err)
-		m.failures.Add(e.Context, 1, c.resource)
-		m.reasons.Add(e.Context, 1, c.reason[why])
+		m.failures.Add(e.Context, 1, c.reason[why])
 		if why == metriclabel.Backend {
 			m.failed(e.Backend, metriclabel.Acquire)
 		}
