@@ -20,8 +20,8 @@ import (
 //   - [ErrLost] if the hold is lost, which SetLabel may be the first to learn
 //   - [ErrReleased] after Release
 //   - [context.Cause] of ctx if its end ended the request
-//   - [errors.ErrUnsupported] if the driver can't change the text, and with [Detached]: the hold may
-//     be that of another process by now
+//   - [errors.ErrUnsupported] if the driver can't change the text, and with [Detached]: the hold
+//     may be that of another process by now
 //
 // After ErrUnavailable, and after the end of ctx, the store may have either text.
 func (l *Lock) SetLabel(ctx context.Context, text string) error {

@@ -25,9 +25,9 @@ type Locks struct {
 // sent one by one: if they were sent together, two callers could refuse each other, again and
 // again.
 //
-// With [NoWait], it acquires all or none at once. If somebody else holds one of the locks, the error
-// matches [ErrHeld] and names that lock. Of two such callers with names in common, at most one is
-// refused because of the other.
+// With [NoWait], it acquires all or none at once. If somebody else holds one of the locks, the
+// error matches [ErrHeld] and names that lock. Of two such callers with names in common, at most
+// one is refused because of the other.
 //
 // Without names, or with [MinHold], the error matches [ErrInvalid]. If a hold is lost while the
 // others are waited for, it matches [ErrLost]. Other errors are those of [Locker.Acquire].
