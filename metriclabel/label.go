@@ -1,6 +1,6 @@
 // Package metriclabel provides the label values under which metrics count the events of a
 // snib.Trace: classes of names, bounded in number, and words for why something failed. The
-// collectors for Prometheus and for OpenTelemetry share it, so that a dashboard works with both.
+// collector for Prometheus and the spans of OpenTelemetry share it.
 package metriclabel
 
 import (

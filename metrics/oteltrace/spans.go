@@ -1,4 +1,14 @@
-package otelmetrics
+// Package oteltrace reports what becomes of each Acquire to OpenTelemetry, as a span:
+//
+//	trace, err := oteltrace.Spans(otel.GetTracerProvider())
+//	if err != nil {
+//		return err
+//	}
+//	locker, err := snib.New(d, snib.Tracing(trace))
+//
+// The package depends on OpenTelemetry's API and not on its SDK. Without a provider from an SDK, it
+// has no effect.
+package oteltrace
 
 import (
 	"fmt"
@@ -20,9 +30,9 @@ import (
 // the caller gave up.
 func Spans(p trace.TracerProvider) (*snib.Trace, error) {
 	if p == nil {
-		return nil, fmt.Errorf("otelmetrics: %w: the TracerProvider is nil", snib.ErrInvalid)
+		return nil, fmt.Errorf("oteltrace: %w: the TracerProvider is nil", snib.ErrInvalid)
 	}
-	tracer := p.Tracer(scope)
+	tracer := p.Tracer("github.com/sniblock/snib/metrics/oteltrace")
 	return &snib.Trace{WaitEnded: func(e snib.WaitEndedEvent) { recordAcquire(tracer, &e) }}, nil
 }
 
