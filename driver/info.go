@@ -12,10 +12,10 @@ type Info struct {
 	// Backend names the store in errors, logs and metrics: "sqlite", "redis".
 	Backend string
 
-	Tenure   Tenure
-	Fencing  Fencing
-	Fairness Fairness
+	Tenure  Tenure
+	Fencing Fencing
 
+	Fair   bool // the waiters of a name are served in the order of their arrival, over all processes
 	Shared bool // the driver supports Request.Shared
 	Slots  bool // the driver supports Request.Slots
 
@@ -89,22 +89,6 @@ func (f Fencing) String() string {
 	default:
 		return "none"
 	}
-}
-
-// Fairness says whether the waiters of a name are served in the order of their arrival, over all
-// processes.
-type Fairness uint8
-
-const (
-	FairNever  Fairness = iota // not promised
-	FairAlways                 // in strict order
-)
-
-func (f Fairness) String() string {
-	if f == FairAlways {
-		return "always"
-	}
-	return "never"
 }
 
 // A Status is what a store knows of one lock. Times are relative to the moment of the answer,
