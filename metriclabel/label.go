@@ -85,8 +85,9 @@ func ReasonOf(ctx context.Context, err error) Reason {
 	if errors.Is(err, snib.ErrUnavailable) { // even if the caller gave up during the outage
 		return Backend
 	}
-	isHeld := errors.Is(err, snib.ErrHeld)                                               // if MaxWait is over, ctx of an AcquireAll has ended, too
-	if !isHeld && ctx != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) { // whatever the cause is
+	isHeld := errors.Is(err, snib.ErrHeld)
+	// Whatever the cause of ctx is; but that MaxWait is over ends the context of an AcquireAll, too.
+	if !isHeld && ctx != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		err = ctx.Err()
 	}
 	isAny := func(targets ...error) bool {
