@@ -83,11 +83,21 @@ func TestDetachedEnds(t *testing.T) {
 		ended := acquire(t, l, "b")
 		wantErr(t, "Break", open(t, store.Open()).Break(t.Context(), "b", ended.ID()), nil)
 		wantErr(t, "cause after Break", context.Cause(ended.Context()), snib.ErrLost)
+		d.acquire = func(ctx context.Context, req driver.Request, _ func() (driver.Lease, error)) (driver.Lease, error) {
+			req.OnLost = nil // like a store that tells nobody of losses
+			return d.Driver.Acquire(ctx, req)
+		}
+		untold := acquire(t, l, "untold")
+		wantErr(t, "Break", open(t, store.Open()).Break(t.Context(), "untold", untold.ID()), nil)
+		wantErr(t, "Release after Break", untold.Release(), snib.ErrLost)
 		acquire(t, l, "c")
 		wantErr(t, "Close", l.Close(), nil)
 		synctest.Wait()
-		if lost, released := len(r.eventsOf("lost")), len(r.eventsOf("released")); lost != 0 || released != 4 {
-			t.Errorf("the Traces were told of %d losses and %d releases, want 0 and 4", lost, released)
+		if lost, released := len(r.eventsOf("lost")), len(r.eventsOf("released")); lost != 0 || released != 5 {
+			t.Errorf("the Traces were told of %d losses and %d releases, want 0 and 5", lost, released)
+		}
+		for _, e := range r.eventsOf("released") {
+			wantErr(t, "Err of the release", e.Err, nil)
 		}
 	})
 }

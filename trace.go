@@ -85,7 +85,7 @@ type LostEvent struct {
 }
 
 // A ReleasedEvent reports the release of a hold, or that a [Detached] hold has ended here, at the
-// end of its TTL, with the Locker or elsewhere: nothing was sent to the store then.
+// end of its TTL, with the Locker or elsewhere. Err is nil then.
 type ReleasedEvent struct {
 	Event
 	Held   time.Duration // since the grant
