@@ -122,14 +122,21 @@ func (l *Locker) takeOver(ctx context.Context, name, id string, token uint64) (*
 	if err != nil {
 		return nil, callerError(ctx, err)
 	}
-	if !l.conf.detached {
-		if err := le.granted.SetHolder(bounded, l.holder()); err != nil {
-			return nil, callerError(ctx, err)
-		}
-	}
 	le.nextToken, le.endToken = token+1, token+1
 	le.ttl -= l.conf.lockDelay
 	le.extend(start)
+	if l.conf.detached || le.deadline.Reached(driver.Now()) { // addHold says if it is over
+		return l.addHold(le)
+	}
+	if err := le.granted.SetHolder(bounded, l.holder()); err != nil {
+		return nil, callerError(ctx, err)
+	}
+	if le.deadline.Reached(driver.Now()) { // nobody else can adopt it now, and the store may keep it for long
+		if start, err = renewOne(bounded, c.driver, le.granted); err != nil {
+			return nil, callerError(ctx, err)
+		}
+		le.extend(start)
+	}
 	return l.addHold(le)
 }
 

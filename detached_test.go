@@ -3,6 +3,7 @@ package snib_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -295,18 +296,37 @@ func TestAdoptDoesNotShorten(t *testing.T) {
 	})
 }
 
-// Neither has an Adopt succeeded whose answer comes when the hold is over.
+// Neither has an Adopt succeeded whose answer comes when the hold is over. The hold is not lost by
+// that: another Adopt gets it.
 func TestLateAdoptIsNoHold(t *testing.T) {
+	late := fault.Rule{Op: fault.Renew, Call: 1, After: time.Second}
+	for _, adopter := range [][]snib.Option{{snib.Detached()}, nil} {
+		bubble(t, fmt.Sprintf("Detached=%t", adopter != nil), func(t *testing.T) {
+			store := new(memlock.Store)
+			lock := acquire(t, open(t, store.Open(), snib.Detached(), snib.TTL(time.Hour)), "a")
+			d := fault.Wrap(store.Open(), fault.Plan{Rules: []fault.Rule{late}})
+			l := open(t, d, append(adopter, snib.TTL(time.Second))...)
+			_, err := l.Adopt(t.Context(), "a", lock.ID())
+			wantErr(t, "Adopt", err, snib.ErrUnavailable)
+			adopted, err := l.Adopt(t.Context(), "a", lock.ID())
+			wantErr(t, "second Adopt", err, nil)
+			release(t, adopted)
+		})
+	}
+}
+
+// If the store is slow to confirm the new holder, whom nobody can follow, the lease is renewed
+// again.
+func TestAdoptOfSlowStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memlock.Store)
-		lock := acquire(t, open(t, store.Open(), snib.Detached(), snib.TTL(time.Second)), "a")
-		d := newSpy(store)
-		d.renew = func(_ context.Context, _ []driver.Lease, send func() []driver.Renewal) []driver.Renewal {
-			defer time.Sleep(time.Second)
-			return send()
-		}
-		_, err := open(t, d, snib.Detached(), snib.TTL(time.Second)).Adopt(t.Context(), "a", lock.ID())
-		wantErr(t, "Adopt", err, snib.ErrUnavailable)
+		lock := acquire(t, open(t, store.Open(), snib.Detached(), snib.TTL(time.Hour)), "a")
+		slow := fault.Rule{Op: fault.SetHolder, After: 2 * time.Second}
+		l := open(t, fault.Wrap(store.Open(), fault.Plan{Rules: []fault.Rule{slow}}), snib.TTL(time.Second))
+		adopted, err := l.Adopt(t.Context(), "a", lock.ID())
+		wantErr(t, "Adopt", err, nil)
+		time.Sleep(2 * time.Hour)
+		release(t, adopted)
 	})
 }
 
