@@ -219,8 +219,8 @@ func logTrace(l *slog.Logger) *Trace {
 }
 
 // failureLevel returns the level of the line for an Acquire that failed. It is a warning if the
-// store has failed, and not if somebody holds the lock, or the caller has given up or made a
-// mistake.
+// store has failed, and not if somebody holds the lock, a hold to adopt is over, or the caller has
+// given up or made a mistake.
 func failureLevel(e WaitEndedEvent) slog.Level {
 	if errors.Is(e.Err, ErrUnavailable) { // even if the caller has given up meanwhile
 		return slog.LevelWarn

@@ -26,8 +26,8 @@ import (
 // its context. Pass it to each Locker once. A nil p is a [snib.ErrInvalid].
 //
 // A span has the attributes snib.lock, snib.backend and, if there is a fencing token, snib.fence.
-// That of an Acquire that failed has snib.reason, and the status Error unless the lock was busy, or
-// the caller gave up.
+// That of an Acquire that failed has snib.reason, and the status Error for what the alert
+// LockFailures counts.
 func Spans(p trace.TracerProvider) (*snib.Trace, error) {
 	if p == nil {
 		return nil, fmt.Errorf("oteltrace: %w: the TracerProvider is nil", snib.ErrInvalid)
