@@ -3,14 +3,12 @@ package snib_test
 import (
 	"context"
 	"errors"
-	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib"
-	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/memlock"
 )
 
@@ -116,18 +114,4 @@ func TestSharedAndSlots(t *testing.T) {
 		_, err = l.With(snib.Slots(3)).TryAcquire(t.Context(), "pool")
 		wantErr(t, "another size", err, snib.ErrHeld)
 	})
-}
-
-func TestHolderIsShown(t *testing.T) {
-	store := new(memlock.Store)
-	l := open(t, store.Open(), snib.Label("backup"))
-	lock := acquire(t, l, "a")
-	st, err := store.Open().Status(t.Context(), "a")
-	wantErr(t, "Status", err, nil)
-	host, _ := os.Hostname()
-	want := driver.Holder{Host: host, PID: os.Getpid(), Label: "backup"}
-	if len(st.Holders) != 1 || st.Holders[0].Holder != want {
-		t.Errorf("Status = %+v, want holder %+v", st, want)
-	}
-	release(t, lock)
 }

@@ -16,7 +16,7 @@ import (
 // ends it. It is not renewed, as with [NoRenewal]. Use it for a lock that a person keeps for a
 // while, such as a document that is checked out, and for work that another process continues.
 // Keep [Lock.ID] in a safe place. With it, any process can call [Locker.Adopt], to release the
-// lock or to keep it longer.
+// lock or to keep it longer. Its label stays that of [Label]: [Lock.SetLabel] fails.
 //
 // The Lock may be forgotten without Release. Its context ends, as lost, at the end of the TTL or
 // when the Locker is closed, while the lock stays taken in the store; a Trace is told that it was
@@ -35,7 +35,8 @@ func Detached() Option {
 // Adopt takes over the [Detached] hold with the given id, which [Lock.ID] has returned, maybe in
 // another process. The hold keeps its id and its fencing token, and lasts for another [TTL] of this
 // Locker at least. Then this Locker renews it, or with Detached does not. To end the hold, release
-// the returned Lock. To extend a detached hold, adopt it with a Locker that is Detached.
+// the returned Lock. To extend a detached hold, adopt it with a Locker that is Detached; the store
+// goes on to show its first holder.
 //
 // Adopt does not wait, and acquires nothing: if it fails, the lock and its holder are as they were,
 // but for the end of the lease. Only after ErrUnavailable, the end of ctx, or Close, the store may
@@ -78,7 +79,7 @@ func (l *Locker) adoptHold(ctx context.Context, name, id string) (*hold, error) 
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(st.Holders, func(h Holding) bool { return h.ID == id })
+	at := slices.IndexFunc(st.Holders, func(h Holding) bool { return h.ID == id && h.Holder.Kind != driver.KindKept })
 	switch {
 	case at < 0:
 		return nil, l.unseen(ctx, name, id)
@@ -109,8 +110,9 @@ func (l *Locker) unseen(ctx context.Context, name, id string) error {
 	}
 }
 
-// takeOver extends the lease with that id, and adds it to the keeper. The store then knows this
-// process as its holder.
+// takeOver extends the lease with that id, and adds it to the keeper. Without Detached, the store
+// then knows this process as its holder. No request makes the hold Detached again: it could arrive
+// when another process has adopted the hold.
 func (l *Locker) takeOver(ctx context.Context, name, id string, token uint64) (*hold, error) {
 	c, le := l.core, l.newLease(name, id)
 	le.granted = c.driver.Lease(name, id, le.ttl)
@@ -120,13 +122,22 @@ func (l *Locker) takeOver(ctx context.Context, name, id string, token uint64) (*
 	if err != nil {
 		return nil, callerError(ctx, err)
 	}
-	if err := le.granted.SetHolder(bounded, l.holder()); err != nil {
-		return nil, callerError(ctx, err)
-	}
 	le.nextToken, le.endToken = token+1, token+1
 	le.ttl -= l.conf.lockDelay
 	le.extend(start)
-	return l.addHold(le, driver.Now())
+	if l.conf.detached || le.deadline.Reached(driver.Now()) { // addHold says if it is over
+		return l.addHold(le)
+	}
+	if err := le.granted.SetHolder(bounded, l.holder()); err != nil {
+		return nil, callerError(ctx, err)
+	}
+	if le.deadline.Reached(driver.Now()) { // nobody else can adopt it now, and the store may keep it for long
+		if start, err = renewOne(bounded, c.driver, le.granted); err != nil {
+			return nil, callerError(ctx, err)
+		}
+		le.extend(start)
+	}
+	return l.addHold(le)
 }
 
 // renewOne extends a lease, from the start that it returns.

@@ -3,6 +3,7 @@ package snib_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -50,7 +51,8 @@ func TestDetached(t *testing.T) {
 }
 
 // A detached hold ends with its TTL, counted from the last Adopt. Its Lock may be forgotten: the
-// Traces are told of no loss, and a late Release does not free a hold that was adopted meanwhile.
+// Traces are told of no loss, also if the hold ends elsewhere, and a late Release does not free a
+// hold that was adopted meanwhile.
 func TestDetachedEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var r recorder
@@ -79,11 +81,24 @@ func TestDetachedEnds(t *testing.T) {
 		}
 		_, err = l.Adopt(t.Context(), "a", id)
 		wantErr(t, "Adopt after the end", err, snib.ErrLost)
-		acquire(t, l, "b")
+		ended := acquire(t, l, "b")
+		wantErr(t, "Break", open(t, store.Open()).Break(t.Context(), "b", ended.ID()), nil)
+		wantErr(t, "cause after Break", context.Cause(ended.Context()), snib.ErrLost)
+		d.acquire = func(ctx context.Context, req driver.Request, _ func() (driver.Lease, error)) (driver.Lease, error) {
+			req.OnLost = nil // like a store that tells nobody of losses
+			return d.Driver.Acquire(ctx, req)
+		}
+		untold := acquire(t, l, "untold")
+		wantErr(t, "Break", open(t, store.Open()).Break(t.Context(), "untold", untold.ID()), nil)
+		wantErr(t, "Release after Break", untold.Release(), snib.ErrLost)
+		acquire(t, l, "c")
 		wantErr(t, "Close", l.Close(), nil)
 		synctest.Wait()
-		if lost, released := len(r.eventsOf("lost")), len(r.eventsOf("released")); lost != 0 || released != 3 {
-			t.Errorf("the Traces were told of %d losses and %d releases, want 0 and 3", lost, released)
+		if lost, released := len(r.eventsOf("lost")), len(r.eventsOf("released")); lost != 0 || released != 5 {
+			t.Errorf("the Traces were told of %d losses and %d releases, want 0 and 5", lost, released)
+		}
+		for _, e := range r.eventsOf("released") {
+			wantErr(t, "Err of the release", e.Err, nil)
 		}
 	})
 }
@@ -113,16 +128,6 @@ func TestDetachedDoesNotBlockItsProcess(t *testing.T) {
 	})
 }
 
-func TestDetachedRefused(t *testing.T) {
-	d := newSpy(new(memlock.Store))
-	d.info = func(i driver.Info) driver.Info {
-		i.Tenure = driver.TenureSession
-		return i
-	}
-	_, err := snib.New(d, snib.Detached())
-	wantErr(t, "New with Detached in a session", err, snib.ErrInvalid)
-}
-
 // TestAdoptAmongSizes adopts a hold of a semaphore beside one that asked for another number.
 func TestAdoptAmongSizes(t *testing.T) {
 	store := new(memlock.Store)
@@ -139,6 +144,8 @@ func TestAdoptFails(t *testing.T) {
 	lock := acquire(t, detached, "a")
 	reader := acquire(t, detached.With(snib.Shared()), "r")
 	alive := acquire(t, open(t, store.Open()), "alive")
+	kept := acquire(t, detached.With(snib.MinHold(time.Hour)), "kept")
+	release(t, kept)
 	gone := fault.Wrap(store.Open(), fault.Plan{})
 	gone.Sever(fault.Fail)
 	cancelled, cancel := context.WithCancelCause(t.Context())
@@ -153,6 +160,7 @@ func TestAdoptFails(t *testing.T) {
 	}{
 		{"Free", open(t, store.Open()), t.Context(), "free", lock.ID(), snib.ErrLost},
 		{"AnotherID", open(t, store.Open()), t.Context(), "a", "other", snib.ErrLost},
+		{"Kept", open(t, store.Open()), t.Context(), "kept", kept.ID(), snib.ErrLost},
 		{"Alive", open(t, store.Open()), t.Context(), "alive", alive.ID(), snib.ErrInvalid},
 		{"NoID", open(t, store.Open()), t.Context(), "a", "", snib.ErrInvalid},
 		{"NoName", open(t, store.Open()), t.Context(), "", lock.ID(), snib.ErrInvalid},
@@ -202,12 +210,21 @@ func TestAdoptIsRefusedWhileRenewed(t *testing.T) {
 	})
 }
 
-// Nor can a hold that another process has adopted, and renews now.
+// Nor can a hold that another process has adopted, and renews now: no request of a process that had
+// it before, which may arrive late, makes it detached again.
 func TestAdoptedIsNotDetached(t *testing.T) {
 	store := new(memlock.Store)
-	lock := acquire(t, open(t, store.Open(), snib.Detached(), snib.TTL(time.Hour)), "a")
+	d := fault.Wrap(store.Open(), fault.Plan{})
+	detached := open(t, d, snib.Detached(), snib.TTL(time.Hour))
+	lock := acquire(t, detached, "a")
+	extended, err := detached.Adopt(t.Context(), "a", lock.ID())
+	wantErr(t, "Adopt by a Locker that is Detached", err, nil)
 	adopted, err := open(t, store.Open()).Adopt(t.Context(), "a", lock.ID())
 	wantErr(t, "Adopt", err, nil)
+	wantErr(t, "late SetLabel", extended.SetLabel(t.Context(), "half"), errors.ErrUnsupported)
+	if n := d.Calls(fault.SetHolder); n > 0 {
+		t.Errorf("the Locker that is Detached has sent its holder %d times", n)
+	}
 	_, err = open(t, store.Open()).Adopt(t.Context(), "a", lock.ID())
 	wantErr(t, "second Adopt", err, snib.ErrInvalid)
 	release(t, adopted)
@@ -276,6 +293,40 @@ func TestAdoptDoesNotShorten(t *testing.T) {
 		if got := time.Since(began); got != time.Hour {
 			t.Errorf("the lock was free after %v, want an hour", got)
 		}
+	})
+}
+
+// Neither has an Adopt succeeded whose answer comes when the hold is over. The hold is not lost by
+// that: another Adopt gets it.
+func TestLateAdoptIsNoHold(t *testing.T) {
+	late := fault.Rule{Op: fault.Renew, Call: 1, After: time.Second}
+	for _, adopter := range [][]snib.Option{{snib.Detached()}, nil} {
+		bubble(t, fmt.Sprintf("Detached=%t", adopter != nil), func(t *testing.T) {
+			store := new(memlock.Store)
+			lock := acquire(t, open(t, store.Open(), snib.Detached(), snib.TTL(time.Hour)), "a")
+			d := fault.Wrap(store.Open(), fault.Plan{Rules: []fault.Rule{late}})
+			l := open(t, d, append(adopter, snib.TTL(time.Second))...)
+			_, err := l.Adopt(t.Context(), "a", lock.ID())
+			wantErr(t, "Adopt", err, snib.ErrUnavailable)
+			adopted, err := l.Adopt(t.Context(), "a", lock.ID())
+			wantErr(t, "second Adopt", err, nil)
+			release(t, adopted)
+		})
+	}
+}
+
+// If the store is slow to confirm the new holder, whom nobody can follow, the lease is renewed
+// again.
+func TestAdoptOfSlowStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		lock := acquire(t, open(t, store.Open(), snib.Detached(), snib.TTL(time.Hour)), "a")
+		slow := fault.Rule{Op: fault.SetHolder, After: 2 * time.Second}
+		l := open(t, fault.Wrap(store.Open(), fault.Plan{Rules: []fault.Rule{slow}}), snib.TTL(time.Second))
+		adopted, err := l.Adopt(t.Context(), "a", lock.ID())
+		wantErr(t, "Adopt", err, nil)
+		time.Sleep(2 * time.Hour)
+		release(t, adopted)
 	})
 }
 

@@ -107,6 +107,7 @@ func TestNoLocalHandOver(t *testing.T) {
 	}{
 		{"OtherTTL", nil, []snib.Option{snib.TTL(time.Minute)}},
 		{"OtherDelay", nil, []snib.Option{snib.LockDelay(time.Second)}},
+		{"NoRenewal", []snib.Option{snib.NoRenewal()}, []snib.Option{snib.NoRenewal()}},
 		{"MinHold", nil, []snib.Option{snib.MinHold(time.Second)}},
 		{"Shared", nil, []snib.Option{snib.Shared()}},
 		{"FromMinHold", []snib.Option{snib.MinHold(time.Second)}, nil},

@@ -57,9 +57,8 @@ func (e *HeldError) Info(ctx context.Context) (info HeldInfo, err error) {
 	}
 	info = HeldInfo{Shared: st.Shared, Slots: st.Slots, Waiters: len(st.Waiters)}
 	for _, h := range st.Holders {
-		info.Holders = append(info.Holders, HolderInfo{
-			Holder: h.Holder, Token: h.Token, Held: h.Held, Left: h.Left, Inherited: h.Inherited, Foreign: h.Foreign,
-		})
+		h.ID = ""
+		info.Holders = append(info.Holders, h)
 	}
 	c := e.locker.core
 	c.mu.Lock()
@@ -70,23 +69,13 @@ func (e *HeldError) Info(ctx context.Context) (info HeldInfo, err error) {
 
 // A HeldInfo says who holds a lock and how many wait for it, as far as the store knows.
 type HeldInfo struct {
-	Holders []HolderInfo // empty if nobody holds the lock any more
-	Shared  bool         // held on the read side
-	Slots   int          // of a semaphore, the least number that a holder asked for; 0 if it is none
+	Holders []Holding // without their ids; empty if nobody holds the lock any more
+	Shared  bool      // held on the read side
+	Slots   int       // of a semaphore, the least number that a holder asked for; 0 if it is none
 
 	// Waiters is the number of waiters in the store, where most processes have one at a time, and
 	// of the goroutines that wait behind it in this process.
 	Waiters int
-}
-
-// A HolderInfo describes one holder. It has no secrets.
-type HolderInfo struct {
-	Holder                  // host, process and label
-	Token     uint64        // the fencing token
-	Held      time.Duration // since the grant; 0 where the store does not know
-	Left      time.Duration // until the lease ends if it is not renewed, or [driver.NoExpiry]
-	Inherited bool          // as in [Holding]
-	Foreign   string        // as in [Holding]
 }
 
 const (
@@ -123,7 +112,7 @@ func (i HeldInfo) String() string {
 			parts = append(parts, fmt.Sprintf("%d more", len(i.Holders)-most))
 			break
 		}
-		parts = append(parts, h.String())
+		parts = append(parts, describe(h))
 	}
 	text := "held by nobody any more"
 	if len(parts) > 0 {
@@ -135,17 +124,17 @@ func (i HeldInfo) String() string {
 	return text
 }
 
-// String describes the holder in one line.
-func (h HolderInfo) String() string {
+// describe describes a holder in one line.
+func describe(h Holding) string {
 	var words []string
 	switch {
 	case h.Foreign != "":
 		words = append(words, graphic(h.Foreign))
-	case h.Host == "" && h.PID == 0 && h.Label == "":
+	case h.Holder.Host == "" && h.Holder.PID == 0 && h.Holder.Label == "":
 		words = append(words, "a program other than snib")
 	default:
-		words = append(words, graphic(h.Host), "pid "+strconv.Itoa(h.PID))
-		if text := h.Text(); text != "" {
+		words = append(words, graphic(h.Holder.Host), "pid "+strconv.Itoa(h.Holder.PID))
+		if text := h.Holder.Text(); text != "" {
 			words = append(words, "("+graphic(text)+")")
 		}
 	}

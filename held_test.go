@@ -83,7 +83,7 @@ func TestHeldError(t *testing.T) {
 					t.Fatalf("Info = %+v, %v; want one holder and two waiters", info, infoErr)
 				}
 				h, host := info.Holders[0], mustHost(t)
-				if h.Host != host || h.PID != os.Getpid() || h.Label != "order 17" || h.Token != lock.Token() {
+				if want := (driver.Holder{Host: host, PID: os.Getpid(), Label: "order 17"}); h.Holder != want || h.Token != lock.Token() {
 					t.Errorf("Holders[0] = %+v", h)
 				}
 				if want := 3*time.Second + tt.waited; h.Held != want || h.Left <= 0 || h.Left > ttl {
@@ -143,16 +143,16 @@ func TestHeldInfoOfDeadStore(t *testing.T) {
 func TestRetryAfter(t *testing.T) {
 	tests := []struct {
 		name    string
-		holders []snib.HolderInfo
+		holders []snib.Holding
 		want    time.Duration
 	}{
-		{"Short", []snib.HolderInfo{{Held: 200 * time.Millisecond, Left: 29 * time.Second}}, time.Second},
-		{"RoundedUp", []snib.HolderInfo{{Held: 7001 * time.Millisecond, Left: 29 * time.Second}}, 8 * time.Second},
-		{"Long", []snib.HolderInfo{{Held: time.Hour, Left: 29 * time.Second}}, 29 * time.Second},
-		{"UnknownAge", []snib.HolderInfo{{Left: 12 * time.Second}}, 12 * time.Second},
-		{"Endless", []snib.HolderInfo{{Left: driver.NoExpiry}}, time.Minute},
-		{"Inherited", []snib.HolderInfo{{Inherited: true, Held: 20 * time.Second}}, 20 * time.Second},
-		{"FirstOfSlots", []snib.HolderInfo{{Held: time.Hour, Left: 29 * time.Second},
+		{"Short", []snib.Holding{{Held: 200 * time.Millisecond, Left: 29 * time.Second}}, time.Second},
+		{"RoundedUp", []snib.Holding{{Held: 7001 * time.Millisecond, Left: 29 * time.Second}}, 8 * time.Second},
+		{"Long", []snib.Holding{{Held: time.Hour, Left: 29 * time.Second}}, 29 * time.Second},
+		{"UnknownAge", []snib.Holding{{Left: 12 * time.Second}}, 12 * time.Second},
+		{"Endless", []snib.Holding{{Left: driver.NoExpiry}}, time.Minute},
+		{"Inherited", []snib.Holding{{Inherited: true, Held: 20 * time.Second}}, 20 * time.Second},
+		{"FirstOfSlots", []snib.Holding{{Held: time.Hour, Left: 29 * time.Second},
 			{Held: time.Hour, Left: 4 * time.Second}}, 4 * time.Second},
 	}
 	for _, tt := range tests {
@@ -164,7 +164,7 @@ func TestRetryAfter(t *testing.T) {
 
 // TestHeldInfoText checks that text of other programs can't break a line of a log.
 func TestHeldInfoText(t *testing.T) {
-	info := snib.HeldInfo{Holders: []snib.HolderInfo{
+	info := snib.HeldInfo{Holders: []snib.Holding{
 		{Holder: snib.Holder{Host: "web-1", PID: 42, Label: "a\nb"}, Held: time.Second, Left: 1500 * time.Millisecond},
 		{Foreign: "Redisson", Left: driver.NoExpiry},
 		{Left: time.Second}, {}, {},

@@ -192,22 +192,22 @@ func (es endings) run() {
 		e.run()
 	}
 	for _, e := range es {
-		h, loss := e.hold, lossOf(e.cause)
+		h := e.hold
 		traces, held := &h.locker.conf.traces, driver.Now().Sub(h.since)
 		switch {
 		case h.unaccepted || !h.locker.conf.hasTraces:
-		case h.ranOut(e.cause), h.locker.conf.detached && loss == LossClosed: // it may be forgotten
+		case h.locker.conf.detached: // it may be forgotten, or released by another process
 			go traces.released.call(&ReleasedEvent{Event: eventOf(h), Held: held})
 		default:
-			go traces.lost.call(&LostEvent{Event: eventOf(h), Held: held, Loss: loss, Err: e.cause})
+			go traces.lost.call(&LostEvent{Event: eventOf(h), Held: held, Loss: lossOf(e.cause), Err: e.cause})
 		}
 	}
 }
 
-// ranOut reports whether a detached hold that ended with cause did so at the end of its TTL. The
-// store then frees the lock by itself, unless another process has adopted the hold.
-func (h *hold) ranOut(cause error) bool {
-	return h.locker.conf.detached && lossOf(cause) == LossMaxHold
+// ranOut reports whether a detached hold has ended at the end of its TTL. The store then frees the
+// lock by itself, unless another process has adopted the hold.
+func (h *hold) ranOut() bool {
+	return h.locker.conf.detached && lossOf(h.cause) == LossMaxHold
 }
 
 // releaseAtExpiry schedules the release of a lost hold's lease for the end of its TTL and

@@ -40,15 +40,11 @@ func (l *Locker) checkAndInstall(ctx context.Context, le *lease, granted driver.
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	now := driver.Now()
-	if le.deadline.Reached(now) {
-		return nil, fmt.Errorf("%w: %v after its request, with a TTL of %v", errLate, now.Sub(grant.Start), le.ttl)
-	}
-	return l.addHold(le, now)
+	return l.addHold(le)
 }
 
-// errLate means that a grant came when its lease was over.
-var errLate = fmt.Errorf("%w: the grant came too late", ErrUnavailable)
+// errLate means that the lease was over when the answer of the store came.
+var errLate = fmt.Errorf("%w: the answer came too late", ErrUnavailable)
 
 // reportRegression tells the Traces that a token went back. It returns an
 // error if fencing is required.
@@ -74,14 +70,17 @@ func (le *lease) fill(granted driver.Lease, delay time.Duration) {
 	le.extend(grant.Start)
 }
 
-// addHold makes a granted lease a hold and adds it to the keeper.
-func (l *Locker) addHold(le *lease, now driver.Instant) (*hold, error) {
+// addHold makes a lease that the store has just confirmed a hold, and adds it to the keeper.
+func (l *Locker) addHold(le *lease) (*hold, error) {
 	c := l.core
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	now := driver.Now()
 	switch {
 	case c.isClosed:
 		return nil, ErrClosed
+	case le.deadline.Reached(now):
+		return nil, fmt.Errorf("%w: %v after its request, with a TTL of %v", errLate, now.Sub(le.confirmedAt), le.ttl)
 	case le.lostErr != nil: // the store ended the lease before its grant arrived here
 		return nil, fmt.Errorf("%w: %v", errLate, le.lostErr) //nolint:errorlint // nothing had begun
 	}

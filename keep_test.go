@@ -127,28 +127,6 @@ func endlessSession(d *spy, ttl time.Duration) {
 	}
 }
 
-// With NoRenewal, each hold is a grant of its own, with a whole TTL.
-func TestNoRenewalIsNotHandedOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newSpy(new(memlock.Store))
-		l := open(t, d, snib.NoRenewal())
-		lock := acquire(t, l, "a")
-		got := make(chan *snib.Lock)
-		go func() { got <- acquire(t, l, "a") }()
-		synctest.Wait()
-		time.Sleep(5 * time.Millisecond)
-		release(t, lock)
-		next := <-got
-		if validity, want := next.Validity(), ttl-ttl/100-2*time.Millisecond; validity != want {
-			t.Errorf("Validity of the next hold = %v, want %v", validity, want)
-		}
-		if acquires, _ := d.count(); acquires != 2 {
-			t.Errorf("the store got %d requests, want 2", acquires)
-		}
-		release(t, next)
-	})
-}
-
 // With NoRenewal, the holder of a lease that was broken learns that at the end of the TTL, unless
 // the driver tells it.
 func TestNoRenewalOfBrokenLease(t *testing.T) {
@@ -177,27 +155,6 @@ func TestNoRenewalOfBrokenLease(t *testing.T) {
 			wantErr(t, "Release", lock.Release(), snib.ErrLost)
 		})
 	}
-}
-
-// Acquiring again, by Reentrant, sends no request to the store, and does not extend the hold.
-func TestNoRenewalIsNotExtended(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newSpy(new(memlock.Store))
-		l := open(t, d, snib.NoRenewal(), snib.Reentrant())
-		outer := acquire(t, l, "a")
-		before := outer.Validity()
-		time.Sleep(ttl / 2)
-		inner, err := l.Acquire(outer.Context(), "a")
-		wantErr(t, "Acquire again", err, nil)
-		if got, want := inner.Validity(), before-ttl/2; got != want {
-			t.Errorf("Validity = %v, want %v", got, want)
-		}
-		if acquires, _ := d.count(); acquires != 1 || len(d.batches) > 0 {
-			t.Errorf("the store got %d requests and %d renewals, want 1 and none", acquires, len(d.batches))
-		}
-		release(t, inner)
-		release(t, outer)
-	})
 }
 
 // A renewal that hangs, in a driver that ignores its context, does not delay the loss. The hold

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -19,7 +20,8 @@ import (
 //   - [ErrLost] if the hold is lost, which SetLabel may be the first to learn
 //   - [ErrReleased] after Release
 //   - [context.Cause] of ctx if its end ended the request
-//   - [errors.ErrUnsupported] if the driver can't change the text
+//   - [errors.ErrUnsupported] if the driver can't change the text, and with [Detached]: the hold
+//     may be that of another process by now
 //
 // After ErrUnavailable, and after the end of ctx, the store may have either text.
 func (l *Lock) SetLabel(ctx context.Context, text string) error {
@@ -34,6 +36,9 @@ func (l *Lock) SetLabel(ctx context.Context, text string) error {
 func (l *Lock) setLabel(ctx context.Context, text string) error {
 	if ctx == nil {
 		return errNilContext()
+	}
+	if l.hold.locker.conf.detached {
+		return fmt.Errorf("%w with Detached: another process may have adopted the hold", errors.ErrUnsupported)
 	}
 	if l.released.Load() {
 		return ErrReleased

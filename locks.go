@@ -25,6 +25,10 @@ type Locks struct {
 // sent one by one: if they were sent together, two callers could refuse each other, again and
 // again.
 //
+// With [NoWait], it acquires all or none at once. If somebody else holds one of the locks, the
+// error matches [ErrHeld] and names that lock. Of two such callers with names in common, at most
+// one is refused because of the other.
+//
 // Without names, or with [MinHold], the error matches [ErrInvalid]. If a hold is lost while the
 // others are waited for, it matches [ErrLost]. Other errors are those of [Locker.Acquire].
 func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error) {
@@ -74,19 +78,6 @@ func (l *Locker) checkSeveral(ctx context.Context, names []string) error {
 		return nil
 	}
 	return l.wrapError("acquire", "", err)
-}
-
-// TryAcquireAll is like AcquireAll but does not wait. If somebody else holds one of the locks, it
-// releases those that it has acquired already, and returns [ErrHeld]; the error names the lock
-// that is held. Of two callers with names in common, at most one gets ErrHeld because of the
-// other.
-func (l *Locker) TryAcquireAll(ctx context.Context, names ...string) (*Locks, error) {
-	if err := l.check(); err != nil {
-		return nil, err
-	}
-	try := *l
-	try.conf.noWait = true
-	return try.AcquireAll(ctx, names...)
 }
 
 // AcquireAny waits until one of the names is free and acquires it: the first one, if several are.

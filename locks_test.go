@@ -134,27 +134,25 @@ func TestAcquireAllEndsBetweenNames(t *testing.T) {
 	})
 }
 
-// TryAcquireAll acquires all or none, without waiting.
-func TestTryAcquireAll(t *testing.T) {
+// With NoWait, AcquireAll acquires all or none, without waiting.
+func TestAcquireAllNoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := new(memlock.Store)
-		l, other := open(t, store.Open(), snib.MaxWait(time.Hour)), open(t, store.Open())
+		l, other := open(t, store.Open(), snib.NoWait()), open(t, store.Open())
 		b := acquire(t, other, "b")
 		began := time.Now()
-		_, err := l.TryAcquireAll(t.Context(), "c", "b", "a")
-		wantErr(t, "TryAcquireAll", err, snib.ErrHeld)
+		_, err := l.AcquireAll(t.Context(), "c", "b", "a")
+		wantErr(t, "AcquireAll", err, snib.ErrHeld)
 		if !strings.Contains(err.Error(), `"b"`) || time.Since(began) != 0 {
-			t.Errorf("TryAcquireAll = %v after %v, want at once an error that names b", err, time.Since(began))
+			t.Errorf("AcquireAll = %v after %v, want at once an error that names b", err, time.Since(began))
 		}
 		for _, free := range []string{"a", "c"} {
 			release(t, acquire(t, other.With(snib.NoWait()), free))
 		}
 		release(t, b)
-		ls, err := l.TryAcquireAll(t.Context(), "c", "b", "a")
-		wantErr(t, "TryAcquireAll of free locks", err, nil)
+		ls, err := l.AcquireAll(t.Context(), "c", "b", "a")
+		wantErr(t, "AcquireAll of free locks", err, nil)
 		wantErr(t, "Release", ls.Release(), nil)
-		_, err = l.TryAcquireAll(t.Context())
-		wantErr(t, "TryAcquireAll of nothing", err, snib.ErrInvalid)
 	})
 }
 

@@ -25,7 +25,6 @@ func TestNilContext(t *testing.T) {
 	_, tryErr := l.TryAcquire(none, "a")
 	_, allErr := l.AcquireAll(none, "a")
 	_, anyErr := l.AcquireAny(none, "a")
-	_, tryAllErr := l.TryAcquireAll(none, "a")
 	doErr := l.Do(none, "a", nil)
 	_, adoptErr := l.Adopt(none, "a", "id")
 	_, statusErr := l.Status(none, "a")
@@ -37,7 +36,7 @@ func TestNilContext(t *testing.T) {
 	_, infoErr := mustBeHeldError(t, "TryAcquire", err2).Info(none)
 	release(t, lock)
 	for what, err := range map[string]error{
-		"Acquire": err, "TryAcquire": tryErr, "AcquireAll": allErr, "AcquireAny": anyErr, "TryAcquireAll": tryAllErr,
+		"Acquire": err, "TryAcquire": tryErr, "AcquireAll": allErr, "AcquireAny": anyErr,
 		"Do": doErr, "Adopt": adoptErr, "Ping": l.Ping(none),
 		"Status": statusErr, "List": listErr, "Break": l.Break(none, "a", "id"), "Info": infoErr,
 	} {
@@ -92,9 +91,8 @@ func TestNilLocks(t *testing.T) {
 func TestMinHoldOfSeveral(t *testing.T) {
 	l := open(t, memlock.New(), snib.MinHold(time.Minute))
 	_, allErr := l.AcquireAll(t.Context(), "a", "b")
-	_, tryErr := l.TryAcquireAll(t.Context(), "a", "b")
 	_, anyErr := l.AcquireAny(t.Context(), "a", "b")
-	for what, err := range map[string]error{"AcquireAll": allErr, "TryAcquireAll": tryErr, "AcquireAny": anyErr} {
+	for what, err := range map[string]error{"AcquireAll": allErr, "AcquireAny": anyErr} {
 		wantErr(t, what, err, snib.ErrInvalid)
 	}
 }
@@ -239,14 +237,13 @@ func TestNilLocker(t *testing.T) {
 		_, tryErr := l.TryAcquire(ctx, "a")
 		_, allErr := l.AcquireAll(ctx, "a")
 		_, anyErr := l.AcquireAny(ctx, "a")
-		_, tryAllErr := l.TryAcquireAll(ctx, "a")
 		_, adoptErr := l.Adopt(ctx, "a", "id")
 		_, statusErr := l.Status(ctx, "a")
 		var listErr error
 		for _, listErr = range l.List(ctx, "") {
 		}
 		for what, err := range map[string]error{
-			"Acquire": acquireErr, "TryAcquire": tryErr, "AcquireAll": allErr, "AcquireAny": anyErr, "TryAcquireAll": tryAllErr,
+			"Acquire": acquireErr, "TryAcquire": tryErr, "AcquireAll": allErr, "AcquireAny": anyErr,
 			"Adopt": adoptErr, "Status": statusErr, "List": listErr, "Do": l.Do(ctx, "a", nil),
 			"Ping": l.Ping(ctx), "Break": l.Break(ctx, "a", "id"), "Close": l.Close(),
 		} {

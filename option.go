@@ -287,7 +287,7 @@ func (c config) checkAgainst(info driver.Info) error {
 		return driver.Invalidf("MaxHold with Detached: the end of such a hold is its TTL; give one of the two")
 	case c.fencing > info.Fencing:
 		return driver.Invalidf("RequireFencing: %v is required, and this backend has %v", c.fencing, info.Fencing)
-	case c.fair && info.Fairness == driver.FairNever:
+	case c.fair && !info.Fair:
 		return driver.Invalidf("Fair: this backend does not keep the order of arrival")
 	case c.shared && c.slots > 0:
 		return driver.Invalidf("Shared with Slots: a name is a read/write lock or a semaphore, not both")

@@ -30,6 +30,8 @@ func TestInvalid(t *testing.T) {
 	if err != nil && !strings.Contains(err.Error(), "shorter than 1m0s") {
 		t.Errorf("error %q does not say how long the session lasts", err)
 	}
+	_, err = snib.New(sessions, snib.Detached())
+	wantErr(t, "New with Detached in a session", err, snib.ErrInvalid)
 	open(t, sessions, snib.TTL(time.Minute))
 	open(t, sessions) // the default TTL is shorter
 

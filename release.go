@@ -28,7 +28,7 @@ func (c *core) leave(h *hold) error {
 		ended.run()
 		// The store may still keep the lock for us. Release it, so that others need not wait
 		// until it lapses, unless a LockDelay asks for that.
-		if isLast && l.conf.lockDelay == 0 && !h.ranOut(h.cause) {
+		if isLast && l.conf.lockDelay == 0 && !h.ranOut() {
 			c.releaseLost(h)
 		}
 		return err
@@ -67,8 +67,11 @@ func (c *core) completeRelease(ctx context.Context, h *hold, now driver.Instant,
 		}
 	}
 	if len(l.conf.traces.released) > 0 && !h.unaccepted {
-		l.conf.traces.released.call(&ReleasedEvent{Event: eventOf(h), Held: now.Sub(h.since), Asked: sentAt, Local: local,
-			Queued: queued, Err: err})
+		e := ReleasedEvent{Event: eventOf(h), Held: now.Sub(h.since), Asked: sentAt, Local: local, Queued: queued, Err: err}
+		if l.conf.detached && errors.Is(err, ErrLost) { // it has ended elsewhere: see endings.run
+			e.Err = nil
+		}
+		l.conf.traces.released.call(&e)
 	}
 	return err
 }

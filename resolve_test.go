@@ -28,8 +28,13 @@ func TestReentrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t, memlock.New(), snib.Reentrant())
 		outer := acquire(t, l, "a")
+		time.Sleep(time.Second)
+		validity := outer.Validity()
 		inner, err := l.Acquire(outer.Context(), "a")
 		wantErr(t, "Acquire again", err, nil)
+		if got := inner.Validity(); got != validity {
+			t.Errorf("Acquire again extended the hold, from %v to %v", validity, got)
+		}
 		if inner.Token() != outer.Token() {
 			t.Errorf("token changed from %d to %d", outer.Token(), inner.Token())
 		}

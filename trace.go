@@ -85,7 +85,7 @@ type LostEvent struct {
 }
 
 // A ReleasedEvent reports the release of a hold, or that a [Detached] hold has ended here, at the
-// end of its TTL or with the Locker: nothing was sent to the store then.
+// end of its TTL, with the Locker or elsewhere. Err is nil then.
 type ReleasedEvent struct {
 	Event
 	Held   time.Duration // since the grant
@@ -219,8 +219,8 @@ func logTrace(l *slog.Logger) *Trace {
 }
 
 // failureLevel returns the level of the line for an Acquire that failed. It is a warning if the
-// store has failed, and not if somebody holds the lock, or the caller has given up or made a
-// mistake.
+// store has failed, and not if somebody holds the lock, a hold to adopt is over, or the caller has
+// given up or made a mistake.
 func failureLevel(e WaitEndedEvent) slog.Level {
 	if errors.Is(e.Err, ErrUnavailable) { // even if the caller has given up meanwhile
 		return slog.LevelWarn
@@ -228,7 +228,7 @@ func failureLevel(e WaitEndedEvent) slog.Level {
 	if e.Context.Err() != nil && errors.Is(e.Err, context.Cause(e.Context)) {
 		return slog.LevelDebug
 	}
-	for _, usual := range []error{ErrHeld, ErrNested, ErrInvalid, ErrKind, ErrClosed} {
+	for _, usual := range []error{ErrHeld, ErrLost, ErrNested, ErrInvalid, ErrKind, ErrClosed} {
 		if errors.Is(e.Err, usual) {
 			return slog.LevelDebug
 		}

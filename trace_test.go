@@ -432,6 +432,10 @@ func TestLogLevels(t *testing.T) {
 			_, err := l.Acquire(t.Context(), "")
 			wantErr(t, "Acquire", err, snib.ErrInvalid)
 		}},
+		{"AdoptTooLate", "acquire failed", "DEBUG", func(t *testing.T, _ *fault.Driver, l *snib.Locker) {
+			_, err := l.Adopt(t.Context(), "a", "id")
+			wantErr(t, "Adopt", err, snib.ErrLost)
+		}},
 		{"Outage", "acquire failed", "WARN", func(t *testing.T, d *fault.Driver, l *snib.Locker) {
 			d.Sever(fault.Fail)
 			_, err := l.TryAcquire(t.Context(), "a")

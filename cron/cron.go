@@ -29,11 +29,11 @@
 // no host reaches the store, or if a host that was late ([ErrLate]) for the tick before got its
 // lock, which stays taken for minHold.
 //
-// If a host dies while it runs a tick, the hosts that were refused do not run it again. But a
-// host whose request comes only after the lease of the dead host is over, which is at once on
-// some backends, runs the tick again. [snib.LockDelay] prevents that, where it matters more than
-// the ticks that are skipped because of it. As with any lock, the resource must refuse what a
-// paused host does too late: see package fence.
+// If a host dies while it runs a tick, or its release is not confirmed ([snib.ErrUnreleased]), the
+// hosts that were refused do not run it again. But a host whose request comes only after the lease
+// is over, which is at once after a death on some backends, runs the tick again. [snib.LockDelay]
+// prevents that, where it matters more than the ticks that are skipped because of it. As with any
+// lock, the resource must refuse what a paused host does too late: see package fence.
 //
 // Work that must be done once, and be done by another host if the first one dies, needs a record of
 // what is done, in the same transaction as the work: see examples/ledger.

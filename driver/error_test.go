@@ -45,4 +45,10 @@ func TestIDsAreNotShown(t *testing.T) {
 	if text := st.Holders[0].String(); !strings.Contains(text, driver.Digest(id)) {
 		t.Errorf("%q does not show the digest", text)
 	}
+	labeled := driver.Holder{Label: "a\nb"}
+	for _, text := range []string{driver.Holding{Holder: labeled}.String(), driver.Waiting{Holder: labeled}.String()} {
+		if strings.Contains(text, driver.Digest("")) || !strings.Contains(text, `Label:"a\nb"`) {
+			t.Errorf("%q shows a digest of no id, or the label without quotes", text)
+		}
+	}
 }

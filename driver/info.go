@@ -3,6 +3,7 @@ package driver
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 )
 
@@ -12,10 +13,10 @@ type Info struct {
 	// Backend names the store in errors, logs and metrics: "sqlite", "redis".
 	Backend string
 
-	Tenure   Tenure
-	Fencing  Fencing
-	Fairness Fairness
+	Tenure  Tenure
+	Fencing Fencing
 
+	Fair   bool // the waiters of a name are served in the order of their arrival, over all processes
 	Shared bool // the driver supports Request.Shared
 	Slots  bool // the driver supports Request.Slots
 
@@ -91,22 +92,6 @@ func (f Fencing) String() string {
 	}
 }
 
-// Fairness says whether the waiters of a name are served in the order of their arrival, over all
-// processes.
-type Fairness uint8
-
-const (
-	FairNever  Fairness = iota // not promised
-	FairAlways                 // in strict order
-)
-
-func (f Fairness) String() string {
-	if f == FairAlways {
-		return "always"
-	}
-	return "never"
-}
-
 // A Status is what a store knows of one lock. Times are relative to the moment of the answer,
 // by the store's clock.
 type Status struct {
@@ -145,10 +130,11 @@ type Holding struct {
 // its expiry, or another program has written it without one. No driver grants such a hold.
 const NoExpiry time.Duration = math.MaxInt64
 
-// String returns the hold as text for logs and messages, with [Digest] instead of the id.
+// String returns the hold as text for logs and messages, with [Digest] instead of the id, and the
+// label quoted.
 func (h Holding) String() string {
 	type fields Holding // without this method
-	h.ID = Digest(h.ID)
+	h.ID, h.Holder.Label = digestOrNone(h.ID), strconv.Quote(h.Holder.Label)
 	return fmt.Sprintf("%+v", fields(h))
 }
 
@@ -160,9 +146,18 @@ type Waiting struct {
 	Waited time.Duration // since the request
 }
 
-// String returns the waiter as text for logs and messages, with [Digest] instead of the id.
+// String returns the waiter as text for logs and messages, with [Digest] instead of the id, and the
+// label quoted.
 func (w Waiting) String() string {
 	type fields Waiting // without this method
-	w.ID = Digest(w.ID)
+	w.ID, w.Holder.Label = digestOrNone(w.ID), strconv.Quote(w.Holder.Label)
 	return fmt.Sprintf("%+v", fields(w))
+}
+
+// digestOrNone returns the digest of an id, or "" if the id is not shown.
+func digestOrNone(id string) string {
+	if id == "" {
+		return ""
+	}
+	return Digest(id)
 }

@@ -50,12 +50,12 @@ func New(client *clientv3.Client, opts ...Option) (*Driver, error) {
 // Info implements [driver.Driver].
 func (d *Driver) Info() driver.Info {
 	return driver.Info{
-		Backend:  "etcd",
-		Tenure:   driver.TenureSession,
-		Fencing:  driver.FencingDurable,
-		Fairness: driver.FairAlways,
-		Shared:   true,
-		Slots:    true,
+		Backend: "etcd",
+		Tenure:  driver.TenureSession,
+		Fencing: driver.FencingDurable,
+		Fair:    true,
+		Shared:  true,
+		Slots:   true,
 
 		TellsLoss: true, TellsWanted: true,
 

@@ -132,6 +132,7 @@ func (k *lock) release(l *lease, now driver.Instant) {
 	until := l.grant.Start.Add(l.req.MinHold)
 	if l.req.MinHold > 0 && !until.Reached(now) {
 		l.req.Holder.Kind, l.end = driver.KindKept, until
+		l.req.OnLost, l.req.OnWanted = nil, nil // its process is done with it
 	} else {
 		k.remove(l)
 	}

@@ -41,12 +41,12 @@ func New() *Driver { return new(Store).Open() }
 // Info implements [driver.Driver].
 func (d *Driver) Info() driver.Info {
 	return driver.Info{
-		Backend:  "memory",
-		Tenure:   driver.TenureLease,
-		Fencing:  driver.FencingClock,
-		Fairness: driver.FairAlways,
-		Shared:   true,
-		Slots:    true,
+		Backend: "memory",
+		Tenure:  driver.TenureLease,
+		Fencing: driver.FencingClock,
+		Fair:    true,
+		Shared:  true,
+		Slots:   true,
 
 		TellsLoss: true, TellsWanted: true,
 		Assumptions: []string{

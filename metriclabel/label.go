@@ -1,6 +1,6 @@
 // Package metriclabel provides the label values under which metrics count the events of a
 // snib.Trace: classes of names, bounded in number, and words for why something failed. The
-// collectors for Prometheus and for OpenTelemetry share it, so that a dashboard works with both.
+// collector for Prometheus and the spans of OpenTelemetry share it.
 package metriclabel
 
 import (
@@ -16,7 +16,7 @@ type Reason int
 
 // The reasons.
 const (
-	Busy      Reason = iota // somebody else held the lock
+	Busy      Reason = iota // somebody else held the lock, or the hold to adopt was over
 	Canceled                // the caller cancelled its context
 	Timeout                 // the caller's deadline passed
 	Invalid                 // an error of the caller
@@ -85,14 +85,16 @@ func ReasonOf(ctx context.Context, err error) Reason {
 	if errors.Is(err, snib.ErrUnavailable) { // even if the caller gave up during the outage
 		return Backend
 	}
-	if ctx != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) { // whatever the cause is
+	isHeld := errors.Is(err, snib.ErrHeld)
+	// Whatever the cause of ctx is; but that MaxWait is over ends the context of an AcquireAll, too.
+	if !isHeld && ctx != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		err = ctx.Err()
 	}
 	isAny := func(targets ...error) bool {
 		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 	}
 	switch {
-	case isAny(snib.ErrHeld):
+	case isHeld, isAny(snib.ErrLost):
 		return Busy
 	case isAny(context.Canceled):
 		return Canceled

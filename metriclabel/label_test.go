@@ -23,6 +23,8 @@ func TestReasonOf(t *testing.T) {
 		want metriclabel.Reason
 	}{
 		{"Held", t.Context(), snib.ErrHeld, metriclabel.Busy},
+		{"HeldAtTheEndOfMaxWait", gone, fmt.Errorf("%w: %w", snib.ErrHeld, errGone), metriclabel.Busy},
+		{"HoldToAdoptIsOver", t.Context(), snib.ErrLost, metriclabel.Busy},
 		{"Cancelled", gone, errGone, metriclabel.Canceled},
 		{"Unavailable", t.Context(), snib.ErrUnavailable, metriclabel.Backend},
 		{"CancelledDuringAnOutage", gone, fmt.Errorf("%w: %w", snib.ErrUnavailable, errGone), metriclabel.Backend},

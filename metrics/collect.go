@@ -14,9 +14,9 @@ const prefix = "distributed_lock_"
 // vectors are all metrics but what a survey has found, which storeDescs describes.
 // docs/reference/generated/metrics.md lists both.
 type vectors struct {
-	wait, hold, queue                                    *prometheus.HistogramVec // by resource
-	held, waiting                                        *prometheus.GaugeVec
-	failures, reasons, handedOver, lost, regressed, late *prometheus.CounterVec
+	wait, hold, queue                           *prometheus.HistogramVec // by resource
+	held, waiting                               *prometheus.GaugeVec
+	failures, handedOver, lost, regressed, late *prometheus.CounterVec
 
 	took, margin                     *prometheus.HistogramVec // by backend
 	stalled, surveyed                *prometheus.GaugeVec
@@ -29,8 +29,7 @@ func newVectors() *vectors {
 	v := new(vectors)
 	v.wait = v.histogram(metriclabel.Waits(), "wait_seconds",
 		"Time from the call of Acquire to its end, whether it got the lock or not.", "resource")
-	v.failures = v.counter("failures_total", "Acquires that did not get the lock.", "resource")
-	v.reasons = v.counter("failure_reasons_total", "Acquires that did not get the lock, by reason.", "resource", "reason")
+	v.failures = v.counter("failures_total", "Acquires that did not get the lock, by reason.", "resource", "reason")
 	v.hold = v.histogram(metriclabel.Holds(), "hold_seconds", "Time from the grant to the end of a hold.", "resource")
 	v.held = v.gauge("held", "Holds of this process now.", "resource")
 	v.waiting = v.gauge("waiting", "Acquires of this process that have not ended yet.", "resource")
@@ -80,11 +79,11 @@ func add[C prometheus.Collector](v *vectors, metric C) C {
 
 // A resource contains the metrics for one class of names, so that an event need not look up each.
 type resource struct {
-	wait, hold, queue                     prometheus.Observer
-	held, waiting                         prometheus.Gauge
-	failures, handedOver, regressed, late prometheus.Counter
-	reasons                               [metriclabel.Reasons]prometheus.Counter
-	lost                                  [metriclabel.Causes]prometheus.Counter
+	wait, hold, queue           prometheus.Observer
+	held, waiting               prometheus.Gauge
+	handedOver, regressed, late prometheus.Counter
+	failures                    [metriclabel.Reasons]prometheus.Counter
+	lost                        [metriclabel.Causes]prometheus.Counter
 }
 
 // newResource begins to export all metrics of a class, as zeros. Labels are cleaned before, so
@@ -93,11 +92,11 @@ func (v *vectors) newResource(class string) *resource {
 	r := &resource{
 		wait: v.wait.WithLabelValues(class), hold: v.hold.WithLabelValues(class), queue: v.queue.WithLabelValues(class),
 		held: v.held.WithLabelValues(class), waiting: v.waiting.WithLabelValues(class),
-		failures: v.failures.WithLabelValues(class), handedOver: v.handedOver.WithLabelValues(class),
-		regressed: v.regressed.WithLabelValues(class), late: v.late.WithLabelValues(class),
+		handedOver: v.handedOver.WithLabelValues(class), regressed: v.regressed.WithLabelValues(class),
+		late: v.late.WithLabelValues(class),
 	}
-	for reason := range r.reasons {
-		r.reasons[reason] = v.reasons.WithLabelValues(class, metriclabel.Reason(reason).String())
+	for reason := range r.failures {
+		r.failures[reason] = v.failures.WithLabelValues(class, metriclabel.Reason(reason).String())
 	}
 	for cause := range r.lost {
 		r.lost[cause] = v.lost.WithLabelValues(class, metriclabel.Cause(cause).String())

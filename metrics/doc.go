@@ -9,8 +9,7 @@
 //
 // docs/metrics.md leads to all metrics and says what to check when something is wrong. Beside
 // this package are alert rules (alerts.yml), a dashboard (grafana/snib.json) and an example
-// that provisions both. Package otelmetrics exports the same metrics under the same names
-// through OpenTelemetry.
+// that provisions both. OpenTelemetry's bridge exports the metrics under the same names.
 //
 // # Resources
 //

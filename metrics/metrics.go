@@ -85,8 +85,7 @@ func (c *Collector) waitEnded(e *snib.WaitEndedEvent) {
 	switch {
 	case e.Err != nil:
 		why := metriclabel.ReasonOf(e.Context, e.Err)
-		r.failures.Inc()
-		r.reasons[why].Inc()
+		r.failures[why].Inc()
 		if why == metriclabel.Backend {
 			c.backend(e.Backend).errors[metriclabel.Acquire].Inc()
 		}

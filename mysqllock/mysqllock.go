@@ -77,12 +77,12 @@ func newDriver(db *sql.DB, c config) *Driver {
 // Info implements [driver.Driver].
 func (d *Driver) Info() driver.Info {
 	return driver.Info{
-		Backend:  "mysql",
-		Tenure:   driver.TenureLease,
-		Fencing:  driver.FencingDurable,
-		Fairness: driver.FairAlways,
-		Shared:   true,
-		Slots:    true, TellsWanted: true,
+		Backend: "mysql",
+		Tenure:  driver.TenureLease,
+		Fencing: driver.FencingDurable,
+		Fair:    true,
+		Shared:  true,
+		Slots:   true, TellsWanted: true,
 		MinTTL: 50 * time.Millisecond, // one slow disk flush takes as long
 		Assumptions: []string{
 			"the server's clock runs at the rate of the clients' and is not set forward by more than a lease's TTL has left",

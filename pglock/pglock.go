@@ -84,7 +84,7 @@ func (d *Driver) Info() driver.Info {
 		Backend:   "postgres",
 		Tenure:    driver.TenureLease,
 		Fencing:   driver.FencingDurable,
-		Fairness:  driver.FairAlways,
+		Fair:      true,
 		Shared:    true,
 		Slots:     true,
 		TellsLoss: true, TellsWanted: true,

@@ -79,11 +79,11 @@ func NewSession(pool *pgxpool.Pool, opts ...Option) (*Session, error) {
 // Info implements [driver.Driver].
 func (s *Session) Info() driver.Info {
 	return driver.Info{
-		Backend:  "postgres",
-		Tenure:   driver.TenureSession,
-		Fencing:  driver.FencingClock,
-		Fairness: driver.FairAlways,
-		Shared:   true,
+		Backend: "postgres",
+		Tenure:  driver.TenureSession,
+		Fencing: driver.FencingClock,
+		Fair:    true,
+		Shared:  true,
 		Assumptions: []string{
 			"the connection leads to the server itself and not to a pooler in transaction mode",
 			"the server's clock is not set back: it is the token",

@@ -203,7 +203,7 @@ func (d *Driver) Info() driver.Info {
 // newInfo makes the driver's Info.
 func newInfo(conf config, found findings) driver.Info {
 	info := driver.Info{
-		Backend: "redis", Tenure: driver.TenureLease, Fencing: driver.FencingClock, Fairness: driver.FairAlways,
+		Backend: "redis", Tenure: driver.TenureLease, Fencing: driver.FencingClock, Fair: true,
 		Shared: true, Slots: true, TellsLoss: true, TellsWanted: true, MinTTL: minTTL, MaxTTL: conf.maxTTL,
 		Assumptions: []string{
 			"the server's wall clock does not jump forward: leases end by it",

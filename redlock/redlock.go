@@ -188,7 +188,7 @@ func encodeCluster(nodes []*node, maxTTL time.Duration) (string, error) {
 // infoFor returns what a driver with these parameters promises.
 func infoFor(p quorum.Params) driver.Info {
 	return driver.Info{
-		Backend: "redlock", Tenure: driver.TenureLease, Fencing: driver.FencingDurable, Fairness: driver.FairNever,
+		Backend: "redlock", Tenure: driver.TenureLease, Fencing: driver.FencingDurable,
 		MinTTL: minTTL, MaxTTL: p.MaxTTL, TellsLoss: true,
 		Assumptions: []string{
 			fmt.Sprintf("fewer than %d of the %d servers fail at a time: each is a master of its own, on a machine of its own",

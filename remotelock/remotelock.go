@@ -147,7 +147,7 @@ func infoOf(s *wire.Store) (driver.Info, error) {
 		return driver.Info{}, driver.Invalidf("server: it has fencing tokens of an unknown strength, %q", s.Fencing)
 	}
 	info := driver.Info{
-		Backend: "remote", Tenure: driver.TenureLease, Fencing: fencing, Fairness: driver.FairNever,
+		Backend: "remote", Tenure: driver.TenureLease, Fencing: fencing,
 		Shared: s.Shared, Slots: s.Slots, MinTTL: wire.Duration(s.MinTTL), MaxTTL: wire.Duration(s.MaxTTL),
 		Assumptions: []string{"all replicas of the lock service use the same store, " + s.Backend},
 	}

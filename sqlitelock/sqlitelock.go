@@ -169,13 +169,13 @@ func isMissing(err error) bool {
 // Info implements [driver.Driver]. It is the same for the zero Driver.
 func (d *Driver) Info() driver.Info {
 	return driver.Info{
-		Backend:  "sqlite",
-		Tenure:   driver.TenureLease,
-		Fencing:  driver.FencingDurable,
-		Fairness: driver.FairAlways,
-		Shared:   true,
-		Slots:    true,
-		MinTTL:   10 * time.Millisecond, // with a shorter TTL, a busy disk alone would end leases
+		Backend: "sqlite",
+		Tenure:  driver.TenureLease,
+		Fencing: driver.FencingDurable,
+		Fair:    true,
+		Shared:  true,
+		Slots:   true,
+		MinTTL:  10 * time.Millisecond, // with a shorter TTL, a busy disk alone would end leases
 		Assumptions: []string{
 			"all processes run on one host, under one kernel, and use the same file",
 			"the file and those beside it are not deleted, replaced or written to by other programs while in use",

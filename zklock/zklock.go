@@ -40,12 +40,12 @@ func New(servers []string, opts ...Option) (*Driver, error) {
 // Info implements [driver.Driver].
 func (d *Driver) Info() driver.Info {
 	return driver.Info{
-		Backend:  "zookeeper",
-		Tenure:   driver.TenureSession,
-		Fencing:  driver.FencingDurable,
-		Fairness: driver.FairAlways,
-		Shared:   true,
-		Slots:    true,
+		Backend: "zookeeper",
+		Tenure:  driver.TenureSession,
+		Fencing: driver.FencingDurable,
+		Fair:    true,
+		Shared:  true,
+		Slots:   true,
 
 		TellsLoss: true, TellsWanted: true,
 

@@ -258,7 +258,7 @@ func showsWaiters(t *trial) {
 			}
 			got = append(got, w.ID)
 		}
-		if t.info.Fairness == driver.FairNever {
+		if !t.info.Fair {
 			slices.Sort(got)
 		}
 		if !slices.Equal(got, want) {
@@ -465,7 +465,7 @@ func withdrawsWaiter(t *trial) {
 	d1, d2, d3 := t.open(), t.open(), t.open()
 	l := t.acquire(d1, t.req("a"))
 	first := t.startWaiting(d2, t.req("b"))
-	if t.info.Fairness == driver.FairNever {
+	if !t.info.Fair {
 		t.eventually("Status without the waiter", waitTimeout, func() error {
 			t.withdraw(d1, first.req)
 			return t.checkNoWaiters(d3)

@@ -286,7 +286,7 @@ func cancelRacesGrant(t *trial) {
 }
 
 func fairClauses() []clause {
-	fair := when(func(i driver.Info, _ Harness) bool { return i.Fairness == driver.FairAlways }, "the driver is not fair")
+	fair := when(func(i driver.Info, _ Harness) bool { return i.Fair }, "the driver is not fair")
 	return []clause{
 		{
 			name: "Fair/Order",

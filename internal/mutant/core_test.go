@@ -60,9 +60,9 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "late grants", pkg: ".",
-		in:    "Locker.checkAndInstall",
-		old:   "if le.deadline.Reached(now) {",
-		new:   "if false {",
+		in:    "Locker.addHold",
+		old:   "case le.deadline.Reached(now):",
+		new:   "case false:",
 		tests: "TestLateGrantIsNoHold",
 	},
 	{
@@ -144,7 +144,7 @@ var coreMutants = []mutant{
 	},
 	{
 		guarantee: "no self-deadlock", pkg: ".",
-		in:    "core.findCarried",
+		in:    "Locker.resolve",
 		old:   "for ; list != nil; list = list.next {",
 		new:   "for ; list != nil && list.next != nil; list = list.next {",
 		tests: "TestNestedIsRefused",

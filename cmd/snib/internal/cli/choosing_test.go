@@ -123,7 +123,8 @@ func promiseTable(all []driver.Info) string {
 	var b strings.Builder
 	b.WriteString("| backend | tenure | fencing | fair | modes | TTL |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, i := range all {
-		fmt.Fprintf(&b, "| %s | %v | %v | %v | %s | %s |\n", i.Backend, i.Tenure, i.Fencing, i.Fairness, describeModes(i), ttls(i))
+		fair := map[bool]string{false: "never", true: "always"}[i.Fair]
+		fmt.Fprintf(&b, "| %s | %v | %v | %s | %s | %s |\n", i.Backend, i.Tenure, i.Fencing, fair, describeModes(i), ttls(i))
 	}
 	return b.String()
 }

@@ -256,7 +256,7 @@ func (r *runCommand) checkSupport(info driver.Info) error {
 		missing = "semaphores: drop --slots"
 	case r.fair && info.Backend == "remote":
 		return failf(exitConfig, "a lock service does not serve the waiters of all its replicas in order: drop --fair, or name its store with --url")
-	case r.fair && info.Fairness == driver.FairNever:
+	case r.fair && !info.Fair:
 		missing = "order of arrival: drop --fair"
 	default:
 		return nil

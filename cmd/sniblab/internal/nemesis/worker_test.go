@@ -195,7 +195,7 @@ func (w *worker) run(ctx context.Context) {
 			}
 		})
 	}
-	if info.Fairness != driver.FairNever {
+	if info.Fair {
 		fair := lockMode{event: history.Event{Name: "fair"}, opts: []snib.Option{snib.Fair()}}
 		loop(func(ctx context.Context, r *rand.Rand) { w.cycle(ctx, r, fair) })
 	}

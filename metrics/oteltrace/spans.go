@@ -1,4 +1,14 @@
-package otelmetrics
+// Package oteltrace reports what becomes of each Acquire to OpenTelemetry, as a span:
+//
+//	trace, err := oteltrace.Spans(otel.GetTracerProvider())
+//	if err != nil {
+//		return err
+//	}
+//	locker, err := snib.New(d, snib.Tracing(trace))
+//
+// The package depends on OpenTelemetry's API and not on its SDK. Without a provider from an SDK, it
+// has no effect.
+package oteltrace
 
 import (
 	"fmt"
@@ -16,13 +26,13 @@ import (
 // its context. Pass it to each Locker once. A nil p is a [snib.ErrInvalid].
 //
 // A span has the attributes snib.lock, snib.backend and, if there is a fencing token, snib.fence.
-// That of an Acquire that failed has snib.reason, and the status Error unless the lock was merely
-// busy.
+// That of an Acquire that failed has snib.reason, and the status Error for what the alert
+// LockFailures counts.
 func Spans(p trace.TracerProvider) (*snib.Trace, error) {
 	if p == nil {
-		return nil, fmt.Errorf("otelmetrics: %w: the TracerProvider is nil", snib.ErrInvalid)
+		return nil, fmt.Errorf("oteltrace: %w: the TracerProvider is nil", snib.ErrInvalid)
 	}
-	tracer := p.Tracer(scope)
+	tracer := p.Tracer("github.com/sniblock/snib/metrics/oteltrace")
 	return &snib.Trace{WaitEnded: func(e snib.WaitEndedEvent) { recordAcquire(tracer, &e) }}, nil
 }
 
@@ -37,7 +47,8 @@ func recordAcquire(tracer trace.Tracer, e *snib.WaitEndedEvent) {
 	if e.Err != nil {
 		why := metriclabel.ReasonOf(e.Context, e.Err)
 		span.SetAttributes(attribute.String("snib.reason", why.String()))
-		if why != metriclabel.Busy {
+		switch why {
+		case metriclabel.Invalid, metriclabel.Regressed, metriclabel.Backend: // what LockFailures counts
 			span.SetStatus(codes.Error, e.Err.Error())
 		}
 	}
