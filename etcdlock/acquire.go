@@ -210,9 +210,6 @@ func (a *attempt) put(ctx context.Context) (verdict, error) {
 		return waits, err
 	}
 	a.unreachableSince, a.lastErr = time.Time{}, nil
-	if err := checkRevision(answer.Header.Revision); err != nil {
-		return waits, err
-	}
 	if answer.Succeeded {
 		a.revision = answer.Header.Revision
 		return granted, nil

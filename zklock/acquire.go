@@ -442,9 +442,6 @@ func (a *attempt) hasMoved(names []string) bool {
 
 // grant makes a lease of the attempt's node, unless the connection that confirmed it is gone.
 func (a *attempt) grant(connSeq int) (*lease, error) {
-	if err := checkZxid(a.stat.Czxid); err != nil {
-		return nil, err
-	}
 	block := blockSizeOf(a.req)
 	l := &lease{
 		s: a.s, req: a.req, folder: a.folder, path: child(a.folder, a.node), zxid: a.stat.Czxid, grantedAt: driver.Now(),
