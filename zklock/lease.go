@@ -180,13 +180,19 @@ func (l *lease) Release(ctx context.Context) error {
 	if pending == nil {
 		return nil
 	}
-	return pending.wait(ctx) // an earlier call got no answer
+	return l.awaitDeletion(ctx, pending) // an earlier call got no answer
 }
 
-// wait returns nil when the node no longer exists.
-func (o *orphan) wait(ctx context.Context) error {
+// awaitDeletion returns nil when the node no longer exists. If the session ends before, that is
+// certain only if the servers have ended it: a LockDelay may keep another one for some time.
+func (l *lease) awaitDeletion(ctx context.Context, o *orphan) error {
 	select {
 	case <-o.deleted:
+		return nil
+	case <-l.s.ctx.Done():
+		if cause := context.Cause(l.s.ctx); !errors.Is(cause, errSessionOver) {
+			return cause
+		}
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -206,14 +212,14 @@ func (l *lease) release(ctx context.Context) error {
 	switch {
 	case err == nil:
 		return nil
-	case driverkit.SaysLost(ctx, err), errors.Is(err, errSessionOver):
+	case driverkit.SaysLost(ctx, err):
 		return l.lostBeforeRelease(err)
 	}
 	o := l.deleteLater(due) // as long as the session lives, MinHold keeps the lock taken
 	if left > 0 || isAnswer(err) && ctx.Err() == nil {
 		return err
 	}
-	return o.wait(ctx) // the sweeper finds out whether the node was deleted
+	return l.awaitDeletion(ctx, o) // the sweeper finds out whether the node was deleted
 }
 
 // lostBeforeRelease returns the error of Release if the lease turns out to have ended before.

@@ -420,22 +420,18 @@ func (c *call[T]) isDone() bool {
 }
 
 // wait returns the answer. If ctx ends first, the request continues in the background.
-func (c *call[T]) wait(ctx context.Context) (T, error) {
+func (c *call[T]) wait(ctx context.Context) (val T, err error) {
 	select {
 	case <-c.done:
-		return c.val, c.err
 	case <-ctx.Done():
-		select {
-		case <-c.done: // both are ready
-			return c.val, c.err
-		default:
-		}
-		var none T
-		return none, c.s.unanswered(context.Cause(ctx))
+		err = c.s.unanswered(context.Cause(ctx))
 	case <-c.s.ctx.Done():
-		var none T
-		return none, context.Cause(c.s.ctx)
+		err = context.Cause(c.s.ctx)
 	}
+	if c.isDone() { // perhaps at the same time
+		return c.val, c.err
+	}
+	return val, err
 }
 
 // isRejected reports whether the server is known to have rejected the request.

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 )
@@ -40,6 +42,38 @@ func TestUnansweredWithoutConnection(t *testing.T) {
 	c := &call[int]{s: s, done: make(chan struct{})}
 	if _, err := c.wait(ctx); !errors.Is(err, errDisconnected) || !errors.Is(err, context.Canceled) {
 		t.Errorf("wait = %v, want errDisconnected and context.Canceled", err)
+	}
+}
+
+// TestReleaseAtEnd ends the session while a release gets no answer. Only the servers' word says that
+// the node is gone. The hold was valid when the release began, so it is not said to be lost: the
+// caller's work was alone.
+func TestReleaseAtEnd(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		minHold time.Duration
+		cause   error
+		want    error
+	}{
+		{"Closed", 0, driver.ErrClosed, driver.ErrClosed},
+		{"Expired", 0, errSessionOver, nil},
+		{"ExpiredBeforeMinHold", time.Hour, errSessionOver, errSessionOver},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &session{d: &Driver{conf: config{dialTimeout: time.Hour}, life: driverkit.NewLifecycle()}}
+				s.ctx, s.cancel = context.WithCancelCause(t.Context())
+				l := &lease{
+					s: s, req: driver.Request{MinHold: tt.minHold}, grantedAt: driver.Now(),
+					path: "/snib/job/" + nodePrefix + newID() + "-lock-0000000000", watchTimer: time.NewTimer(time.Hour),
+					releaseSem: make(chan struct{}, 1), done: make(chan struct{}),
+				}
+				time.AfterFunc(time.Second, func() { s.cancel(tt.cause) })
+				if err := l.Release(t.Context()); !errors.Is(err, tt.want) || errors.Is(err, driver.ErrLost) {
+					t.Errorf("Release while the session ends with %v = %v, want %v", tt.cause, err, tt.want)
+				}
+			})
+		})
 	}
 }
 
