@@ -332,22 +332,26 @@ func (a *attempt) checkQueue(ctx context.Context) (connSeq int, st queueStatus, 
 	return connSeq, st, err
 }
 
-// judge returns the verdict on the attempt's place in the queue. Before, it deletes the kept
-// nodes ahead whose time is over.
-func (a *attempt) judge(ctx context.Context, me contender, ahead []contender) (st queueStatus, err error) {
-	st.recheckAfter = a.s.d.conf.timeout // a watch event that got lost costs no more than this
+// judge returns the verdict on the attempt's place in the queue. If the time of a kept node ahead
+// is over, it deletes that node instead.
+func (a *attempt) judge(ctx context.Context, me contender, ahead []contender) (queueStatus, error) {
+	st := queueStatus{recheckAfter: a.s.d.conf.timeout} // a watch event that got lost costs no more than this
+	var kindErr error
+	st.verdict, kindErr = judge(me, ahead)
 	for _, c := range ahead {
-		if c.kept {
-			left, err := a.reapKept(ctx, c)
-			if err != nil {
-				return st, err
-			}
-			st.changed = st.changed || left <= 0
+		if !c.kept {
+			continue
+		}
+		switch left, err := a.reapKept(ctx, c); {
+		case err != nil:
+			return st, err
+		case left <= 0: // the verdict counts that node
+			return queueStatus{changed: true}, nil
+		case st.watchFolder || st.watch == c.node: // others wait for the one before them, which deletes it
 			st.recheckAfter = min(st.recheckAfter, left)
 		}
 	}
-	st.verdict, err = judge(me, ahead)
-	return st, err
+	return st, kindErr
 }
 
 // ensureConfirmed makes sure that the leader has recently heard from us. A server that is cut

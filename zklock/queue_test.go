@@ -6,6 +6,9 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -133,5 +136,47 @@ func TestJudge(t *testing.T) {
 				t.Errorf("judge = %+v, %v; want %+v, kind conflict %v", got, err, want, tt.kind)
 			}
 		})
+	}
+}
+
+// TestKeptAhead has a node ahead that MinHold keeps. Only who is right behind it looks again when
+// its time is over. Then its kind does not matter.
+func TestKeptAhead(t *testing.T) {
+	s, _ := newTestSession(t, time.Minute)
+	a := &attempt{d: s.d, s: s, folder: "/snib/job", createdAt: driver.Now()}
+	if err := a.makeFolder(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	kept, _ := parse(keptPrefix + newID() + "-slot2-0000000000")
+	path, data := child(a.folder, kept.node), info{ID: "a", Kept: 30 * time.Second}.encode()
+	if _, err := s.conn.Create(path, data, zk.FlagPersistent, worldACL()); err != nil {
+		t.Fatal(err)
+	}
+	_, stat, err := s.conn.Exists(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _ := parse(nodePrefix + newID() + "-slot1-0000000001")
+	second, _ := parse(nodePrefix + newID() + "-slot1-0000000002")
+	lock, _ := parse(nodePrefix + newID() + "-lock-0000000003")
+	for _, tt := range []struct {
+		name          string
+		me            contender
+		ahead         []contender
+		age           int64 // of the kept node, in milliseconds
+		soon, changed bool
+		want          error
+	}{
+		{name: "First", me: first, ahead: []contender{kept}, soon: true},
+		{name: "Second", me: second, ahead: []contender{kept, first}},
+		{name: "OtherKind", me: lock, ahead: []contender{kept}, want: driver.ErrKind},
+		{name: "OtherKindLater", me: lock, ahead: []contender{kept}, age: 60_000, changed: true},
+	} {
+		a.stat.Ctime = stat.Ctime + tt.age
+		st, err := a.judge(t.Context(), tt.me, tt.ahead)
+		if soon := st.recheckAfter < time.Minute; st.changed != tt.changed || !errors.Is(err, tt.want) ||
+			err == nil && !st.changed && soon != tt.soon {
+			t.Errorf("%s: judge = %+v, %v; want changed %v, %v, and another look soon: %v", tt.name, st, err, tt.changed, tt.want, tt.soon)
+		}
 	}
 }
