@@ -55,24 +55,6 @@ func decode(data []byte) info {
 // maxKept limits a time that is read from nodes, because other times are added to it.
 const maxKept = 100 * 365 * 24 * time.Hour
 
-// Ping connects, if there is no session. It returns an error if the ensemble can't be reached,
-// or a [driver.ErrInvalid] if the options are wrong, such as a root that does not exist.
-func (d *Driver) Ping(ctx context.Context) error {
-	s, done, ctx, err := d.inspector(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	there, _, err := do(ctx, s, func(conn *zk.Conn) (bool, error) {
-		ok, _, err := conn.Exists(d.conf.root)
-		return ok, err
-	})
-	if err == nil && !there && !d.conf.makeRoot {
-		err = d.conf.missingRootError()
-	}
-	return d.explain(err, d.conf.root)
-}
-
 // Status implements [driver.Inspector]. It does not show a node that MinHold has kept and whose
 // time is over. It counts the time of a holder or waiter from the request, by our clock. A folder
 // that is a semaphore of another library, and a node that belongs to no session, are shown as a
@@ -167,7 +149,8 @@ func (s *session) deleteHold(ctx context.Context, path string) error {
 	return err
 }
 
-// inspector returns a session whose server shows everything that was decided until now.
+// inspector returns a session whose server shows everything that was decided until now. The error
+// is a [driver.ErrInvalid] if the root must exist and does not.
 func (d *Driver) inspector(ctx context.Context) (s *session, done func(), alive context.Context, err error) {
 	if err := d.life.Ready(ctx); err != nil {
 		return nil, nil, ctx, err
@@ -176,11 +159,29 @@ func (d *Driver) inspector(ctx context.Context) (s *session, done func(), alive 
 	if s, err = d.session(ctx); err == nil {
 		err = s.catchUp(ctx)
 	}
+	if err == nil {
+		err = s.checkRoot(ctx)
+	}
 	if err != nil {
 		cancel()
 		return nil, nil, ctx, d.explain(err, d.conf.root)
 	}
 	return s, cancel, ctx, nil
+}
+
+// checkRoot returns an error if the root must exist and does not.
+func (s *session) checkRoot(ctx context.Context) error {
+	if s.d.conf.makeRoot {
+		return nil
+	}
+	there, _, err := do(ctx, s, func(conn *zk.Conn) (bool, error) {
+		there, _, err := conn.Exists(s.d.conf.root)
+		return there, err
+	})
+	if err == nil && !there {
+		err = s.d.conf.missingRootError()
+	}
+	return err
 }
 
 // status reads the queue of a lock. It also returns the names of its holders' nodes.
@@ -291,7 +292,7 @@ func (i info) holder() driver.Holder {
 }
 
 // SessionTimeout returns the session timeout that the servers use, which is never less than the
-// one that the options ask for. Its errors are those of Ping.
+// one that the options ask for. Its errors are those of Status.
 func (d *Driver) SessionTimeout(ctx context.Context) (asked, granted time.Duration, err error) {
 	s, done, _, err := d.inspector(ctx)
 	if err != nil {
