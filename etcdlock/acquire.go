@@ -346,10 +346,6 @@ func (a *attempt) cleanUp() {
 	if a.key == "" || a.d.life.Over() {
 		return
 	}
-	if !a.maybePut {
-		a.deleteKey()
-		return
-	}
 	done := make(chan struct{})
 	if !a.d.life.Go(func() { defer close(done); a.deleteKey() }) {
 		return

@@ -68,7 +68,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	}
 	h, err := a.acquire(ctx)
 	if err == nil && ctx.Err() != nil {
-		h.discard()
+		h.end(released, nil)
 		err = context.Cause(ctx) // the grant came too late
 	}
 	if err == nil {
@@ -450,7 +450,7 @@ func (a *attempt) grant(connSeq int) (*lease, error) {
 	l := &lease{
 		s: a.s, req: a.req, folder: a.folder, path: child(a.folder, a.node), zxid: a.stat.Czxid, grantedAt: driver.Now(),
 		grant: driver.Grant{
-			Token: tokenOf(a.stat.Czxid), Tokens: block, Start: a.start, TTL: a.s.leaseTTL(),
+			Token: tokenOf(a.stat.Czxid), Tokens: block, Start: a.start, TTL: leaseTTL(a.s.negotiatedTimeout()),
 			TellsWanted: block > 1, // a lease with one token can't be handed over, so it does not need to know
 		},
 		releaseSem: make(chan struct{}, 1), done: make(chan struct{}),

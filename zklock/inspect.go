@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -239,21 +238,14 @@ func (c contender) lapsed(snap snapshot) bool {
 
 // snapshots reads nodes. The snapshot of a node that has gone has no Czxid.
 func (s *session) snapshots(ctx context.Context, folder string, all []contender) ([]snapshot, error) {
-	snaps, errs := make([]snapshot, len(all)), make([]error, len(all))
-	var reading sync.WaitGroup
-	sem := make(chan struct{}, 16)
-	for i, c := range all {
-		sem <- struct{}{}
-		reading.Go(func() {
-			defer func() { <-sem }()
-			snaps[i], _, errs[i] = do(ctx, s, readNode(child(folder, c.node)))
-			if errors.Is(errs[i], zk.ErrNoNode) {
-				errs[i] = nil
-			}
-		})
-	}
-	reading.Wait()
-	return snaps, cmp.Or(errs...)
+	snaps := make([]snapshot, len(all))
+	err := inParallel(all, func(i int, c contender) (err error) {
+		if snaps[i], _, err = do(ctx, s, readNode(child(folder, c.node))); errors.Is(err, zk.ErrNoNode) {
+			return nil
+		}
+		return err
+	})()
+	return snaps, err
 }
 
 func (s *session) newHolding(c contender, snap snapshot) driver.Holding {
@@ -265,7 +257,7 @@ func (s *session) newHolding(c contender, snap snapshot) driver.Holding {
 	h := driver.Holding{ID: in.id(c), Token: tokenOf(snap.stat.Czxid), Holder: in.holder(), Held: age(snap.stat)}
 	// A holder that renews in time has at least two thirds of its lease left; a kept node has
 	// what remains of MinHold.
-	h.Left = s.leaseTTL() * 2 / 3
+	h.Left = leaseTTL(s.negotiatedTimeout()) * 2 / 3
 	if c.kept {
 		h.Left = max(0, in.Kept-h.Held)
 	}

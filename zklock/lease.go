@@ -70,13 +70,6 @@ func (s *session) register(l *lease, connSeq int) error {
 	return nil
 }
 
-// leaseTTL returns how long a holder may rely on the session after a confirmation.
-func (s *session) leaseTTL() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.leaseTTLLocked()
-}
-
 // ID implements [driver.Lease].
 func (l *lease) ID() string { return l.req.ID }
 
@@ -129,9 +122,6 @@ func (l *lease) deleteLater(due driver.Instant) *orphan {
 	l.pendingCleanup = o
 	return o
 }
-
-// discard ends a lease that no caller has got.
-func (l *lease) discard() { l.end(released, nil) }
 
 // SetHolder implements [driver.Lease].
 func (l *lease) SetHolder(ctx context.Context, to driver.Holder) error {
@@ -213,21 +203,16 @@ func (l *lease) release(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case driverkit.SaysLost(ctx, err):
-		return l.lostBeforeRelease(err)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.state = lost
+		return err
 	}
 	o := l.deleteLater(due) // as long as the session lives, MinHold keeps the lock taken
 	if left > 0 || isAnswer(err) && ctx.Err() == nil {
 		return err
 	}
 	return l.awaitDeletion(ctx, o) // the sweeper finds out whether the node was deleted
-}
-
-// lostBeforeRelease returns the error of Release if the lease turns out to have ended before.
-func (l *lease) lostBeforeRelease(err error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.state = lost
-	return fmt.Errorf("%w: %w", driver.ErrLost, err)
 }
 
 // notifyNextWaiter tells the first waiter of a semaphore that it is the first now. That waiter may
@@ -300,45 +285,14 @@ func (s *session) renew(ctx context.Context, leases []*lease) driver.Renewal {
 		if s.ctx.Err() != nil {
 			return driver.Renewal{Err: errSessionOver}
 		}
-		awaitWatches := s.startWatches(ctx, leases)
+		unwatched := slices.DeleteFunc(slices.Clone(leases), func(l *lease) bool { return !l.needsWatch() })
+		awaitWatches := inParallel(unwatched, func(_ int, l *lease) error { return l.watch(ctx) })
 		start, err := s.confirm(ctx)
 		switch err = cmp.Or(err, awaitWatches()); {
 		case err != nil:
 			return driver.Renewal{Err: s.d.explain(err, s.d.conf.root)}
 		case !slices.ContainsFunc(leases, (*lease).needsWatch):
 			return driver.Renewal{Start: start}
-		}
-	}
-}
-
-// startWatches watches those leases that are not watched. The function that it returns waits until
-// the watches are set, and returns one of the errors.
-func (s *session) startWatches(ctx context.Context, leases []*lease) (wait func() error) {
-	var watching sync.WaitGroup
-	failed := make(chan error, 1)
-	sem := make(chan struct{}, 16) // bounds the concurrent requests
-	for _, l := range leases {
-		if !l.needsWatch() {
-			continue
-		}
-		sem <- struct{}{}
-		watching.Go(func() {
-			defer func() { <-sem }()
-			if err := l.watch(ctx); err != nil {
-				select {
-				case failed <- err:
-				default:
-				}
-			}
-		})
-	}
-	return func() error {
-		watching.Wait()
-		select {
-		case err := <-failed:
-			return err
-		default:
-			return nil
 		}
 	}
 }

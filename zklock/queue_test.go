@@ -139,44 +139,20 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestKeptAhead has a node ahead that MinHold keeps. Only who is right behind it looks again when
-// its time is over. Then its kind does not matter.
+// TestKeptAhead has a node ahead that MinHold keeps. When its time is over, only who is right
+// behind it looks at the queue again.
 func TestKeptAhead(t *testing.T) {
 	s, _ := newTestSession(t, time.Minute)
-	a := &attempt{d: s.d, s: s, folder: "/snib/job", createdAt: driver.Now()}
-	if err := a.makeFolder(t.Context()); err != nil {
+	ahead := []contender{{node: "kept", kept: true}, {node: "first"}}
+	kept := info{ID: "a", Kept: 30 * time.Second}.encode()
+	if _, err := s.conn.Create("/kept", kept, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
 	}
-	kept, _ := parse(keptPrefix + newID() + "-slot2-0000000000")
-	path, data := child(a.folder, kept.node), info{ID: "a", Kept: 30 * time.Second}.encode()
-	if _, err := s.conn.Create(path, data, zk.FlagPersistent, worldACL()); err != nil {
-		t.Fatal(err)
-	}
-	_, stat, err := s.conn.Exists(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, _ := parse(nodePrefix + newID() + "-slot1-0000000001")
-	second, _ := parse(nodePrefix + newID() + "-slot1-0000000002")
-	lock, _ := parse(nodePrefix + newID() + "-lock-0000000003")
-	for _, tt := range []struct {
-		name          string
-		me            contender
-		ahead         []contender
-		age           int64 // of the kept node, in milliseconds
-		soon, changed bool
-		want          error
-	}{
-		{name: "First", me: first, ahead: []contender{kept}, soon: true},
-		{name: "Second", me: second, ahead: []contender{kept, first}},
-		{name: "OtherKind", me: lock, ahead: []contender{kept}, want: driver.ErrKind},
-		{name: "OtherKindLater", me: lock, ahead: []contender{kept}, age: 60_000, changed: true},
-	} {
-		a.stat.Ctime = stat.Ctime + tt.age
-		st, err := a.judge(t.Context(), tt.me, tt.ahead)
-		if soon := st.recheckAfter < time.Minute; st.changed != tt.changed || !errors.Is(err, tt.want) ||
-			err == nil && !st.changed && soon != tt.soon {
-			t.Errorf("%s: judge = %+v, %v; want changed %v, %v, and another look soon: %v", tt.name, st, err, tt.changed, tt.want, tt.soon)
+	a := &attempt{s: s, folder: "/", stat: zk.Stat{Ctime: time.Now().UnixMilli()}, createdAt: driver.Now()}
+	for i, want := range []bool{true, false} {
+		st, err := a.judge(t.Context(), contender{}, ahead[:i+1])
+		if soon := st.recheckAfter < time.Minute; err != nil || soon != want {
+			t.Errorf("judge with %d ahead = %+v, %v; want that it looks again soon: %v", i+1, st, err, want)
 		}
 	}
 }

@@ -45,34 +45,30 @@ func TestUnansweredWithoutConnection(t *testing.T) {
 	}
 }
 
-// TestReleaseAtEnd ends the session while a release gets no answer. Only the servers' word says that
-// the node is gone. The hold was valid when the release began, so it is not said to be lost: the
-// caller's work was alone.
+// TestReleaseAtEnd ends the session while a release gets no answer. Only the servers' word says
+// that the node is gone. The hold was valid when the release began, so it is not said to be lost:
+// the caller's work was alone.
 func TestReleaseAtEnd(t *testing.T) {
 	for _, tt := range []struct {
-		name    string
-		minHold time.Duration
-		cause   error
-		want    error
+		minHold     time.Duration
+		cause, want error
 	}{
-		{"Closed", 0, driver.ErrClosed, driver.ErrClosed},
-		{"Expired", 0, errSessionOver, nil},
-		{"ExpiredBeforeMinHold", time.Hour, errSessionOver, errSessionOver},
+		{cause: driver.ErrClosed, want: driver.ErrClosed},
+		{cause: errSessionOver},
+		{minHold: time.Hour, cause: errSessionOver, want: errSessionOver},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := &session{d: &Driver{conf: config{dialTimeout: time.Hour}, life: driverkit.NewLifecycle()}}
-				s.ctx, s.cancel = context.WithCancelCause(t.Context())
-				l := &lease{
-					s: s, req: driver.Request{MinHold: tt.minHold}, grantedAt: driver.Now(),
-					path: "/snib/job/" + nodePrefix + newID() + "-lock-0000000000", watchTimer: time.NewTimer(time.Hour),
-					releaseSem: make(chan struct{}, 1), done: make(chan struct{}),
-				}
-				time.AfterFunc(time.Second, func() { s.cancel(tt.cause) })
-				if err := l.Release(t.Context()); !errors.Is(err, tt.want) || errors.Is(err, driver.ErrLost) {
-					t.Errorf("Release while the session ends with %v = %v, want %v", tt.cause, err, tt.want)
-				}
-			})
+		synctest.Test(t, func(t *testing.T) {
+			s := &session{d: &Driver{conf: config{dialTimeout: time.Hour}, life: driverkit.NewLifecycle()}}
+			s.ctx, s.cancel = context.WithCancelCause(t.Context())
+			l := &lease{
+				s: s, req: driver.Request{MinHold: tt.minHold}, grantedAt: driver.Now(),
+				path: "/snib/job/" + nodePrefix + newID() + "-lock-0000000000", watchTimer: time.NewTimer(time.Hour),
+				releaseSem: make(chan struct{}, 1), done: make(chan struct{}),
+			}
+			time.AfterFunc(time.Second, func() { s.cancel(tt.cause) })
+			if err := l.Release(t.Context()); !errors.Is(err, tt.want) || errors.Is(err, driver.ErrLost) {
+				t.Errorf("Release with MinHold %v while the session ends with %v = %v, want %v", tt.minHold, tt.cause, err, tt.want)
+			}
 		})
 	}
 }

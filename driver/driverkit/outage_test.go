@@ -60,8 +60,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// Pauses grow from a tenth of a second to a few seconds, and have jitter: a lock stands idle for 3 s
-// at most after an outage, and a herd keeps no store down. They grow further for a full server.
+// Pauses grow from a tenth of a second to a few seconds, and have jitter: a lock stands idle for
+// 3 s at most after an outage, and a herd keeps no store down. They grow further for a full server.
 func TestPause(t *testing.T) {
 	silent := fmt.Errorf("%w: connection refused", driver.ErrUnavailable)
 	full := fmt.Errorf("%w: %w", driver.ErrUnavailable, driver.ErrFull)
