@@ -156,8 +156,6 @@ func TestIsOwner(t *testing.T) {
 
 // TestBadInput makes invalid or hopeless requests. The errors come soon, and say what is wrong.
 func TestBadInput(t *testing.T) {
-	server := etcdtest.Start(t)
-	client := dial(t, server)
 	locked := etcdtest.Start(t)
 	locked.RequireLogin()
 	anonymous := dialAs(t, "", "", []string{locked.Addr()})
@@ -173,18 +171,15 @@ func TestBadInput(t *testing.T) {
 		want error
 		says []string
 	}{
-		{"NoTTL", newDriver(t, client), driver.Request{Name: "a", ID: "b"}, driver.ErrInvalid, []string{"TTL"}},
-		{"NegativeSlots", newDriver(t, client), driver.Request{Name: "a", ID: "b", TTL: 1, Slots: -1}, driver.ErrInvalid, []string{"-1"}},
-		{"SharedSlots", newDriver(t, client), driver.Request{Name: "a", ID: "b", TTL: 1, Slots: 1, Shared: true}, driver.ErrInvalid, []string{"read side"}},
+		{"NoTTL", newDriver(t, anonymous), driver.Request{Name: "a", ID: "b"}, driver.ErrInvalid, []string{"TTL"}},
 		{"NoLogin", newDriver(t, anonymous), request("a", "b"), rpctypes.ErrUserEmpty, []string{"user", "password"}},
 		{"NoMajority", newDriver(t, minority), request("a", "b"), driver.ErrUnavailable, []string{"no answer", "majority"}},
-		{"NobodyThere", newDriver(t, dial(t, nil, "127.0.0.1:1")), request("a", "b"), driver.ErrUnavailable, []string{"127.0.0.1:1"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			defer tt.d.Close()
 			_, err := acquireSoon(t, tt.d, tt.req)
-			if err == nil || tt.want != nil && !errors.Is(err, tt.want) || !containsAll(err.Error(), tt.says...) {
+			if !errors.Is(err, tt.want) || !containsAll(err.Error(), tt.says...) {
 				t.Errorf("Acquire = %v; want %v with %q", err, tt.want, tt.says)
 			}
 		})
