@@ -180,13 +180,23 @@ func (l *lease) awaitDeletion(ctx context.Context, o *orphan) error {
 	case <-o.deleted:
 		return nil
 	case <-l.s.ctx.Done():
-		if cause := context.Cause(l.s.ctx); !errors.Is(cause, errSessionOver) {
-			return cause
+		cause := context.Cause(l.s.ctx)
+		if errors.Is(cause, errSessionOver) && !l.s.d.conf.keepSuspended {
+			return nil
 		}
-		return nil
+		return l.withLoss(cause)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// withLoss adds ErrLost to the error of a release if the servers may have ended the session before
+// the release began: with [KeepSuspended] they may, without a word, while there was no connection.
+func (l *lease) withLoss(err error) error {
+	if l.s.d.conf.keepSuspended && errors.Is(err, errSessionOver) {
+		return fmt.Errorf("%w: %w", driver.ErrLost, err)
+	}
+	return err
 }
 
 // release deletes the node, or keeps it until MinHold is over.
@@ -199,7 +209,7 @@ func (l *lease) release(ctx context.Context) error {
 	} else {
 		err = l.s.deleteHold(ctx, l.path)
 	}
-	switch {
+	switch err = l.withLoss(err); {
 	case err == nil:
 		return nil
 	case driverkit.SaysLost(ctx, err):

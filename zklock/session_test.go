@@ -47,18 +47,23 @@ func TestUnansweredWithoutConnection(t *testing.T) {
 
 // TestReleaseAtEnd ends the session while a release gets no answer. Only the servers' word says
 // that the node is gone. The hold was valid when the release began, so it is not said to be lost:
-// the caller's work was alone.
+// the caller's work was alone. With KeepSuspended, that is not known.
 func TestReleaseAtEnd(t *testing.T) {
 	for _, tt := range []struct {
+		conf        config
 		minHold     time.Duration
 		cause, want error
 	}{
-		{cause: driver.ErrClosed, want: driver.ErrClosed},
-		{cause: errSessionOver},
-		{minHold: time.Hour, cause: errSessionOver, want: errSessionOver},
+		{conf: config{dialTimeout: time.Hour}, cause: driver.ErrClosed, want: driver.ErrClosed},
+		{conf: config{dialTimeout: time.Hour}, cause: errSessionOver},
+		{conf: config{dialTimeout: time.Hour}, minHold: time.Hour, cause: errSessionOver, want: errSessionOver},
+		{conf: config{dialTimeout: time.Hour, keepSuspended: true}, cause: errSessionOver, want: driver.ErrLost},
+		{conf: config{dialTimeout: 1, keepSuspended: true}, cause: errSessionOver, want: driver.ErrLost},
+		{conf: config{dialTimeout: time.Hour, keepSuspended: true}, minHold: time.Hour, cause: errSessionOver,
+			want: driver.ErrLost},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &session{d: &Driver{conf: config{dialTimeout: time.Hour}, life: driverkit.NewLifecycle()}}
+			s := &session{d: &Driver{conf: tt.conf, life: driverkit.NewLifecycle()}}
 			s.ctx, s.cancel = context.WithCancelCause(t.Context())
 			l := &lease{
 				s: s, req: driver.Request{MinHold: tt.minHold}, grantedAt: driver.Now(),
@@ -66,8 +71,10 @@ func TestReleaseAtEnd(t *testing.T) {
 				releaseSem: make(chan struct{}, 1), done: make(chan struct{}),
 			}
 			time.AfterFunc(time.Second, func() { s.cancel(tt.cause) })
-			if err := l.Release(t.Context()); !errors.Is(err, tt.want) || errors.Is(err, driver.ErrLost) {
-				t.Errorf("Release with MinHold %v while the session ends with %v = %v, want %v", tt.minHold, tt.cause, err, tt.want)
+			err := l.Release(t.Context())
+			if !errors.Is(err, tt.want) || errors.Is(err, driver.ErrLost) != errors.Is(tt.want, driver.ErrLost) {
+				t.Errorf("Release with MinHold %v and KeepSuspended %v while the session ends with %v = %v, want %v",
+					tt.minHold, tt.conf.keepSuspended, tt.cause, err, tt.want)
 			}
 		})
 	}
