@@ -175,18 +175,22 @@ func (l *lease) Release(ctx context.Context) error {
 
 // awaitDeletion returns nil when the node no longer exists. If the session ends before, that is
 // certain only if the servers have ended it: a LockDelay may keep another one for some time.
-func (l *lease) awaitDeletion(ctx context.Context, o *orphan) error {
+func (l *lease) awaitDeletion(ctx context.Context, o *orphan) (err error) {
 	select {
 	case <-o.deleted:
-		return nil
 	case <-l.s.ctx.Done():
-		cause := context.Cause(l.s.ctx)
-		if errors.Is(cause, errSessionOver) && !l.s.d.conf.keepSuspended {
+		err = l.withLoss(context.Cause(l.s.ctx))
+		if errors.Is(err, errSessionOver) && !errors.Is(err, driver.ErrLost) {
 			return nil
 		}
-		return l.withLoss(cause)
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		err = context.Cause(ctx)
+	}
+	select {
+	case <-o.deleted: // perhaps at the same time
+		return nil
+	default:
+		return err
 	}
 }
 

@@ -411,14 +411,20 @@ func (c *call[T]) isDone() bool {
 	}
 }
 
-// wait returns the answer. If ctx ends first, the request continues in the background.
+// wait returns the answer. If ctx ends first, the request continues in the background. Close gives
+// requests a few seconds to be answered.
 func (c *call[T]) wait(ctx context.Context) (val T, err error) {
 	select {
 	case <-c.done:
 	case <-ctx.Done():
 		err = c.s.unanswered(context.Cause(ctx))
 	case <-c.s.ctx.Done():
-		err = context.Cause(c.s.ctx)
+		if err = context.Cause(c.s.ctx); errors.Is(err, driver.ErrClosed) {
+			select {
+			case <-c.done:
+			case <-ctx.Done():
+			}
+		}
 	}
 	if c.isDone() { // perhaps at the same time
 		return c.val, c.err

@@ -45,6 +45,26 @@ func TestUnansweredWithoutConnection(t *testing.T) {
 	}
 }
 
+// TestAnsweredBesideClose closes the driver while a request is under way. Close waits for the answer,
+// so the caller gets it.
+func TestAnsweredBesideClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, closeSession := context.WithCancelCause(t.Context())
+		closeSession(driver.ErrClosed)
+		s := &session{d: &Driver{}, ctx: ctx}
+		c := &call[int]{s: s, done: make(chan struct{})}
+		time.AfterFunc(time.Second, func() { close(c.done) })
+		if _, err := c.wait(t.Context()); err != nil {
+			t.Errorf("wait = %v, want the answer", err)
+		}
+		for range 50 { // select chooses at random
+			if err := (&lease{s: s}).awaitDeletion(t.Context(), &orphan{deleted: c.done}); err != nil {
+				t.Fatalf("awaitDeletion of a node that is gone = %v", err)
+			}
+		}
+	})
+}
+
 // TestReleaseAtEnd ends the session while a release gets no answer. Only the servers' word says
 // that the node is gone. The hold was valid when the release began, so it is not said to be lost:
 // the caller's work was alone. With KeepSuspended, that is not known.
