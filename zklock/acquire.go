@@ -347,7 +347,9 @@ func (a *attempt) judge(ctx context.Context, me contender, ahead []contender) (q
 			return st, err
 		case left <= 0: // the verdict counts that node
 			return queueStatus{changed: true}, nil
-		case st.watchFolder || st.watch == c.node: // others wait for the one before them, which deletes it
+		// Others wait for the one before them, which deletes it. If that is a foreign client or hangs,
+		// they look after the session's timeout: any earlier, each MinHold would end with a herd.
+		case st.watchFolder || st.watch == c.node:
 			st.recheckAfter = min(st.recheckAfter, left)
 		}
 	}
