@@ -45,8 +45,8 @@ func TestUnansweredWithoutConnection(t *testing.T) {
 	}
 }
 
-// TestAnsweredBesideClose closes the driver while a request is under way. Close waits for the answer,
-// so the caller gets it.
+// TestAnsweredBesideClose closes the driver while a request is under way. Close waits for the
+// answer, so the caller gets it.
 func TestAnsweredBesideClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, closeSession := context.WithCancelCause(t.Context())
