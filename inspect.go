@@ -82,7 +82,7 @@ func (l *Locker) Break(ctx context.Context, name, id string) error {
 }
 
 // Ping asks the store for the state of one lock, and returns nil if it answers. Use it for
-// readiness probes. It acquires nothing, and sends one request; Redlock needs answers of a
+// readiness probes. It acquires nothing, and sends few requests; Redlock needs answers of a
 // majority.
 //
 // If the store can't be reached, or does not answer within 5 seconds, the error matches

@@ -210,9 +210,6 @@ func (a *attempt) put(ctx context.Context) (verdict, error) {
 		return waits, err
 	}
 	a.unreachableSince, a.lastErr = time.Time{}, nil
-	if err := checkRevision(answer.Header.Revision); err != nil {
-		return waits, err
-	}
 	if answer.Succeeded {
 		a.revision = answer.Header.Revision
 		return granted, nil
@@ -347,10 +344,6 @@ func (a *attempt) grant(ctx context.Context, ka *keepAlive) (*lease, error) {
 // soon even if etcd does not answer. If the driver is closed, the key goes with the session.
 func (a *attempt) cleanUp() {
 	if a.key == "" || a.d.life.Over() {
-		return
-	}
-	if !a.maybePut {
-		a.deleteKey()
 		return
 	}
 	done := make(chan struct{})

@@ -175,37 +175,3 @@ func (failingWatcher) Watch(context.Context, string, ...clientv3.OpOption) clien
 	close(none)
 	return none
 }
-
-// TestRevisionTooGreat has a cluster whose revisions leave no room for tokens: the error says
-// so, and no key stays.
-func TestRevisionTooGreat(t *testing.T) {
-	t.Parallel()
-	client := dialShared(t)
-	d := open(t, client)
-	client.KV = agedKV{client.KV}
-	for _, req := range []driver.Request{request("aged", "a"), noWait("aged", "b")} {
-		_, err := d.Acquire(t.Context(), req)
-		if err == nil || !containsAll(err.Error(), "revision 1407374883", "tokens have room") {
-			t.Errorf("Acquire with NoWait %v at a revision of more than 2^47 = %v, want an error that says so", req.NoWait, err)
-		}
-		awaitNoKeys(t, client, "aged")
-	}
-}
-
-// An agedKV shows the transactions of a cluster that has seen 2^47 revisions more.
-type agedKV struct{ clientv3.KV }
-
-func (k agedKV) Txn(ctx context.Context) clientv3.Txn { return agedTxn{k.KV.Txn(ctx)} }
-
-type agedTxn struct{ clientv3.Txn }
-
-func (x agedTxn) If(cs ...clientv3.Cmp) clientv3.Txn   { return agedTxn{x.Txn.If(cs...)} }
-func (x agedTxn) Then(ops ...clientv3.Op) clientv3.Txn { return agedTxn{x.Txn.Then(ops...)} }
-func (x agedTxn) Else(ops ...clientv3.Op) clientv3.Txn { return agedTxn{x.Txn.Else(ops...)} }
-func (x agedTxn) Commit() (*clientv3.TxnResponse, error) {
-	answer, err := x.Txn.Commit()
-	if err == nil {
-		answer.Header.Revision += 1 << 47
-	}
-	return answer, err
-}

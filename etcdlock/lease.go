@@ -200,8 +200,7 @@ func (l *lease) endError() error {
 // Release implements [driver.Lease]. It retries while ctx lives. If it fails, the key is deleted
 // later, because it would not expire while the session lives.
 func (l *lease) Release(ctx context.Context) error {
-	l.stopObserving() // nothing will be handed over any more
-	l.s.unregister(l)
+	l.detach() // nothing will be handed over any more
 	select {
 	case l.releaseSem <- struct{}{}: // even if ctx is done: the cleanup below must be scheduled
 	default:

@@ -16,12 +16,6 @@ func (o Option) apply(c *config) error {
 	return o.set(c)
 }
 
-// The bounds of [Timeout]. etcd accepts longer timeouts, but nobody wants to wait for them.
-const (
-	minTimeout = time.Second
-	maxTimeout = 24 * time.Hour
-)
-
 // Timeout sets how long the session outlives a process that died, and with it everything that
 // the process holds and waits for: 1 s to 24 h, 15 s by default. A fraction of a second is
 // rounded up. etcd extends the timeout if its election timeout requires that; with etcd's
@@ -31,8 +25,8 @@ const (
 // refused.
 func Timeout(d time.Duration) Option {
 	return Option{func(c *config) error {
-		if d < minTimeout || d > maxTimeout {
-			return driver.Invalidf("Timeout %v: it must be between %v and %v", d, minTimeout, maxTimeout)
+		if d < time.Second || d > 24*time.Hour {
+			return driver.Invalidf("Timeout %v: it must be between 1 s and 24 h", d)
 		}
 		c.timeout = (d + time.Second - 1).Truncate(time.Second)
 		return nil

@@ -116,11 +116,9 @@ func parseQueue(name string, kvs []*mvccpb.KeyValue) queue {
 			q = append(q, e)
 		}
 	}
-	slices.SortFunc(q, byRevision)
+	slices.SortFunc(q, func(a, b entry) int { return cmp.Compare(a.revision, b.revision) })
 	return q
 }
-
-func byRevision(a, b entry) int { return cmp.Compare(a.revision, b.revision) }
 
 // isKeyOf reports whether a key with the prefix prefixOf(name) belongs to that lock.
 func isKeyOf(key []byte, name string) bool {

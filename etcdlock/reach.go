@@ -67,10 +67,12 @@ func (d *Driver) ping(ctx context.Context, timeout time.Duration) error {
 		Key: []byte{0}, Serializable: true, KeysOnly: true,
 	})
 	switch code := codeOf(err); {
-	case err == nil, code != codes.Unavailable && code != codes.DeadlineExceeded:
+	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case code != codes.Unavailable && code != codes.DeadlineExceeded:
+		return nil
 	case inner.Err() != nil && strings.Contains(err.Error(), "ready"):
 		return d.noAnswerError(fmt.Sprintf("it accepts connections, but did not answer within %v", timeout))
 	case inner.Err() != nil:

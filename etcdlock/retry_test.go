@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
@@ -58,6 +59,20 @@ func TestRetryTimeout(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestPingGivenUp cancels a ping, which says nothing of etcd then.
+func TestPingGivenUp(t *testing.T) {
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{"127.0.0.1:1"}, Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(driver.ErrClosed)
+	if err := (&Driver{client: client}).ping(ctx, time.Hour); !errors.Is(err, driver.ErrClosed) {
+		t.Errorf("ping that was given up = %v, want the cause of its context", err)
 	}
 }
 

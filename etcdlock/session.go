@@ -252,14 +252,6 @@ func (s *session) unregister(l *lease) {
 	s.unwatch(l)
 }
 
-// has reports whether a lease is registered.
-func (s *session) has(l *lease) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, registered := s.leases[l]
-	return registered
-}
-
 // requestKeepAlive requests a keep-alive that is sent from now on, or was sent less than maxAge
 // ago.
 func (s *session) requestKeepAlive(maxAge time.Duration) *keepAlive {

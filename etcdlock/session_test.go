@@ -140,19 +140,3 @@ func TestTimeout(t *testing.T) {
 		}
 	}
 }
-
-// TestKeyDeleted deletes the key of a waiter, which queues again.
-func TestKeyDeleted(t *testing.T) {
-	t.Parallel()
-	client := dialShared(t)
-	d := open(t, client)
-	l := acquire(t, d, request("deleted", "holder"))
-	w := livetest.Waiting(t, d, request("deleted", "waiter"))
-	if _, err := client.Delete(t.Context(), keys(t, client, "deleted")[1]); err != nil {
-		t.Fatal(err)
-	}
-	awaitKeys(t, client, "deleted", 2)
-	w.Running(t, "while another holds")
-	release(t, l)
-	release(t, w.Get(t))
-}

@@ -273,7 +273,10 @@ func (s *session) checkLeases(ctx context.Context, leases []*lease) (err error) 
 // onKeyDeleted ends a lease whose key was deleted, and finds out whether the session has ended
 // with it.
 func (s *session) onKeyDeleted(l *lease) {
-	if s.has(l) { // else it has ended, or its release has deleted the key
+	s.mu.Lock()
+	_, held := s.leases[l]
+	s.mu.Unlock()
+	if held { // else it has ended, or its release has deleted the key
 		l.lose(errKeyGone)
 		s.requestKeepAlive(0)
 	}

@@ -68,7 +68,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	}
 	h, err := a.acquire(ctx)
 	if err == nil && ctx.Err() != nil {
-		h.discard()
+		h.end(released, nil)
 		err = context.Cause(ctx) // the grant came too late
 	}
 	if err == nil {
@@ -332,22 +332,28 @@ func (a *attempt) checkQueue(ctx context.Context) (connSeq int, st queueStatus, 
 	return connSeq, st, err
 }
 
-// judge returns the verdict on the attempt's place in the queue. Before, it deletes the kept
-// nodes ahead whose time is over.
-func (a *attempt) judge(ctx context.Context, me contender, ahead []contender) (st queueStatus, err error) {
-	st.recheckAfter = a.s.d.conf.timeout // a watch event that got lost costs no more than this
+// judge returns the verdict on the attempt's place in the queue. If the time of a kept node ahead
+// is over, it deletes that node instead.
+func (a *attempt) judge(ctx context.Context, me contender, ahead []contender) (queueStatus, error) {
+	st := queueStatus{recheckAfter: a.s.d.conf.timeout} // a watch event that got lost costs no more than this
+	var kindErr error
+	st.verdict, kindErr = judge(me, ahead)
 	for _, c := range ahead {
-		if c.kept {
-			left, err := a.reapKept(ctx, c)
-			if err != nil {
-				return st, err
-			}
-			st.changed = st.changed || left <= 0
+		if !c.kept {
+			continue
+		}
+		switch left, err := a.reapKept(ctx, c); {
+		case err != nil:
+			return st, err
+		case left <= 0: // the verdict counts that node
+			return queueStatus{changed: true}, nil
+		// Others wait for the one before them, which deletes it. If that is a foreign client or hangs,
+		// they look after the session's timeout: any earlier, each MinHold would end with a herd.
+		case st.watchFolder || st.watch == c.node:
 			st.recheckAfter = min(st.recheckAfter, left)
 		}
 	}
-	st.verdict, err = judge(me, ahead)
-	return st, err
+	return st, kindErr
 }
 
 // ensureConfirmed makes sure that the leader has recently heard from us. A server that is cut
@@ -442,14 +448,11 @@ func (a *attempt) hasMoved(names []string) bool {
 
 // grant makes a lease of the attempt's node, unless the connection that confirmed it is gone.
 func (a *attempt) grant(connSeq int) (*lease, error) {
-	if err := checkZxid(a.stat.Czxid); err != nil {
-		return nil, err
-	}
 	block := blockSizeOf(a.req)
 	l := &lease{
 		s: a.s, req: a.req, folder: a.folder, path: child(a.folder, a.node), zxid: a.stat.Czxid, grantedAt: driver.Now(),
 		grant: driver.Grant{
-			Token: tokenOf(a.stat.Czxid), Tokens: block, Start: a.start, TTL: a.s.leaseTTL(),
+			Token: tokenOf(a.stat.Czxid), Tokens: block, Start: a.start, TTL: leaseTTL(a.s.negotiatedTimeout()),
 			TellsWanted: block > 1, // a lease with one token can't be handed over, so it does not need to know
 		},
 		releaseSem: make(chan struct{}, 1), done: make(chan struct{}),

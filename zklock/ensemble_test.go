@@ -136,7 +136,10 @@ func TestMinority(t *testing.T) {
 	ensemble := zktest.Ensemble(t)
 	leader := ensemble.Leader()
 	d := newDriver(t, []string{leader.Addr()}, zklock.Timeout(timeout), zklock.DialTimeout(time.Second))
-	livetest.Await(t, "connection", func() error { return d.Ping(t.Context()) }) // a busy machine needs more than a second
+	livetest.Await(t, "connection", func() error { // a busy machine needs more than a second
+		_, _, err := d.SessionTimeout(t.Context())
+		return err
+	})
 	_, lost := livetest.AcquireTold(t, d, request("job", "a"))
 	for _, s := range ensemble.Followers() {
 		s.Kill()

@@ -96,21 +96,14 @@ func TestOtherKinds(t *testing.T) {
 				}
 				tree.awaitChildren(folder, len(tt.children))
 			}
-			for _, path := range append(prefixed(folder+"/", tt.children), folder) {
-				if err := tree.Delete(path, -1); err != nil {
+			for _, child := range append(tt.children, "") {
+				if err := tree.Delete(strings.TrimSuffix(folder+"/"+child, "/"), -1); err != nil {
 					t.Fatal(err)
 				}
 			}
 			release(t, acquire(t, d, request(tt.name, "again")))
 		})
 	}
-}
-
-func prefixed(prefix string, names []string) (all []string) {
-	for _, name := range names {
-		all = append(all, prefix+name)
-	}
-	return all
 }
 
 // TestPersistentAhead has a node that belongs to no session between a holder and a waiter.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -54,24 +53,6 @@ func decode(data []byte) info {
 
 // maxKept limits a time that is read from nodes, because other times are added to it.
 const maxKept = 100 * 365 * 24 * time.Hour
-
-// Ping connects, if there is no session. It returns an error if the ensemble can't be reached,
-// or a [driver.ErrInvalid] if the options are wrong, such as a root that does not exist.
-func (d *Driver) Ping(ctx context.Context) error {
-	s, done, ctx, err := d.inspector(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	there, _, err := do(ctx, s, func(conn *zk.Conn) (bool, error) {
-		ok, _, err := conn.Exists(d.conf.root)
-		return ok, err
-	})
-	if err == nil && !there && !d.conf.makeRoot {
-		err = d.conf.missingRootError()
-	}
-	return d.explain(err, d.conf.root)
-}
 
 // Status implements [driver.Inspector]. It does not show a node that MinHold has kept and whose
 // time is over. It counts the time of a holder or waiter from the request, by our clock. A folder
@@ -167,7 +148,8 @@ func (s *session) deleteHold(ctx context.Context, path string) error {
 	return err
 }
 
-// inspector returns a session whose server shows everything that was decided until now.
+// inspector returns a session whose server shows everything that was decided until now. The error
+// is a [driver.ErrInvalid] if the root must exist and does not.
 func (d *Driver) inspector(ctx context.Context) (s *session, done func(), alive context.Context, err error) {
 	if err := d.life.Ready(ctx); err != nil {
 		return nil, nil, ctx, err
@@ -176,11 +158,29 @@ func (d *Driver) inspector(ctx context.Context) (s *session, done func(), alive 
 	if s, err = d.session(ctx); err == nil {
 		err = s.catchUp(ctx)
 	}
+	if err == nil {
+		err = s.checkRoot(ctx)
+	}
 	if err != nil {
 		cancel()
 		return nil, nil, ctx, d.explain(err, d.conf.root)
 	}
 	return s, cancel, ctx, nil
+}
+
+// checkRoot returns an error if the root must exist and does not.
+func (s *session) checkRoot(ctx context.Context) error {
+	if s.d.conf.makeRoot {
+		return nil
+	}
+	there, _, err := do(ctx, s, func(conn *zk.Conn) (bool, error) {
+		there, _, err := conn.Exists(s.d.conf.root)
+		return there, err
+	})
+	if err == nil && !there {
+		err = s.d.conf.missingRootError()
+	}
+	return err
 }
 
 // status reads the queue of a lock. It also returns the names of its holders' nodes.
@@ -238,21 +238,14 @@ func (c contender) lapsed(snap snapshot) bool {
 
 // snapshots reads nodes. The snapshot of a node that has gone has no Czxid.
 func (s *session) snapshots(ctx context.Context, folder string, all []contender) ([]snapshot, error) {
-	snaps, errs := make([]snapshot, len(all)), make([]error, len(all))
-	var reading sync.WaitGroup
-	sem := make(chan struct{}, 16)
-	for i, c := range all {
-		sem <- struct{}{}
-		reading.Go(func() {
-			defer func() { <-sem }()
-			snaps[i], _, errs[i] = do(ctx, s, readNode(child(folder, c.node)))
-			if errors.Is(errs[i], zk.ErrNoNode) {
-				errs[i] = nil
-			}
-		})
-	}
-	reading.Wait()
-	return snaps, cmp.Or(errs...)
+	snaps := make([]snapshot, len(all))
+	err := inParallel(all, func(i int, c contender) (err error) {
+		if snaps[i], _, err = do(ctx, s, readNode(child(folder, c.node))); errors.Is(err, zk.ErrNoNode) {
+			return nil
+		}
+		return err
+	})()
+	return snaps, err
 }
 
 func (s *session) newHolding(c contender, snap snapshot) driver.Holding {
@@ -264,7 +257,7 @@ func (s *session) newHolding(c contender, snap snapshot) driver.Holding {
 	h := driver.Holding{ID: in.id(c), Token: tokenOf(snap.stat.Czxid), Holder: in.holder(), Held: age(snap.stat)}
 	// A holder that renews in time has at least two thirds of its lease left; a kept node has
 	// what remains of MinHold.
-	h.Left = s.leaseTTL() * 2 / 3
+	h.Left = leaseTTL(s.negotiatedTimeout()) * 2 / 3
 	if c.kept {
 		h.Left = max(0, in.Kept-h.Held)
 	}
@@ -291,7 +284,7 @@ func (i info) holder() driver.Holder {
 }
 
 // SessionTimeout returns the session timeout that the servers use, which is never less than the
-// one that the options ask for. Its errors are those of Ping.
+// one that the options ask for. Its errors are those of Status.
 func (d *Driver) SessionTimeout(ctx context.Context) (asked, granted time.Duration, err error) {
 	s, done, _, err := d.inspector(ctx)
 	if err != nil {

@@ -70,13 +70,6 @@ func (s *session) register(l *lease, connSeq int) error {
 	return nil
 }
 
-// leaseTTL returns how long a holder may rely on the session after a confirmation.
-func (s *session) leaseTTL() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.leaseTTLLocked()
-}
-
 // ID implements [driver.Lease].
 func (l *lease) ID() string { return l.req.ID }
 
@@ -130,9 +123,6 @@ func (l *lease) deleteLater(due driver.Instant) *orphan {
 	return o
 }
 
-// discard ends a lease that no caller has got.
-func (l *lease) discard() { l.end(released, nil) }
-
 // SetHolder implements [driver.Lease].
 func (l *lease) SetHolder(ctx context.Context, to driver.Holder) error {
 	l.mu.Lock()
@@ -180,17 +170,37 @@ func (l *lease) Release(ctx context.Context) error {
 	if pending == nil {
 		return nil
 	}
-	return pending.wait(ctx) // an earlier call got no answer
+	return l.awaitDeletion(ctx, pending) // an earlier call got no answer
 }
 
-// wait returns nil when the node no longer exists.
-func (o *orphan) wait(ctx context.Context) error {
+// awaitDeletion returns nil when the node no longer exists. If the session ends before, that is
+// certain only if the servers have ended it: a LockDelay may keep another one for some time.
+func (l *lease) awaitDeletion(ctx context.Context, o *orphan) (err error) {
 	select {
 	case <-o.deleted:
-		return nil
+	case <-l.s.ctx.Done():
+		err = l.withLoss(context.Cause(l.s.ctx))
+		if errors.Is(err, errSessionOver) && !errors.Is(err, driver.ErrLost) {
+			return nil
+		}
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		err = context.Cause(ctx)
 	}
+	select {
+	case <-o.deleted: // perhaps at the same time
+		return nil
+	default:
+		return err
+	}
+}
+
+// withLoss adds ErrLost to the error of a release if the servers may have ended the session before
+// the release began: with [KeepSuspended] they may, without a word, while there was no connection.
+func (l *lease) withLoss(err error) error {
+	if l.s.d.conf.keepSuspended && errors.Is(err, errSessionOver) {
+		return fmt.Errorf("%w: %w", driver.ErrLost, err)
+	}
+	return err
 }
 
 // release deletes the node, or keeps it until MinHold is over.
@@ -203,25 +213,20 @@ func (l *lease) release(ctx context.Context) error {
 	} else {
 		err = l.s.deleteHold(ctx, l.path)
 	}
-	switch {
+	switch err = l.withLoss(err); {
 	case err == nil:
 		return nil
-	case driverkit.SaysLost(ctx, err), errors.Is(err, errSessionOver):
-		return l.lostBeforeRelease(err)
+	case driverkit.SaysLost(ctx, err):
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.state = lost
+		return err
 	}
 	o := l.deleteLater(due) // as long as the session lives, MinHold keeps the lock taken
 	if left > 0 || isAnswer(err) && ctx.Err() == nil {
 		return err
 	}
-	return o.wait(ctx) // the sweeper finds out whether the node was deleted
-}
-
-// lostBeforeRelease returns the error of Release if the lease turns out to have ended before.
-func (l *lease) lostBeforeRelease(err error) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.state = lost
-	return fmt.Errorf("%w: %w", driver.ErrLost, err)
+	return l.awaitDeletion(ctx, o) // the sweeper finds out whether the node was deleted
 }
 
 // notifyNextWaiter tells the first waiter of a semaphore that it is the first now. That waiter may
@@ -294,45 +299,14 @@ func (s *session) renew(ctx context.Context, leases []*lease) driver.Renewal {
 		if s.ctx.Err() != nil {
 			return driver.Renewal{Err: errSessionOver}
 		}
-		awaitWatches := s.startWatches(ctx, leases)
+		unwatched := slices.DeleteFunc(slices.Clone(leases), func(l *lease) bool { return !l.needsWatch() })
+		awaitWatches := inParallel(unwatched, func(_ int, l *lease) error { return l.watch(ctx) })
 		start, err := s.confirm(ctx)
 		switch err = cmp.Or(err, awaitWatches()); {
 		case err != nil:
 			return driver.Renewal{Err: s.d.explain(err, s.d.conf.root)}
 		case !slices.ContainsFunc(leases, (*lease).needsWatch):
 			return driver.Renewal{Start: start}
-		}
-	}
-}
-
-// startWatches watches those leases that are not watched. The function that it returns waits until
-// the watches are set, and returns one of the errors.
-func (s *session) startWatches(ctx context.Context, leases []*lease) (wait func() error) {
-	var watching sync.WaitGroup
-	failed := make(chan error, 1)
-	sem := make(chan struct{}, 16) // bounds the concurrent requests
-	for _, l := range leases {
-		if !l.needsWatch() {
-			continue
-		}
-		sem <- struct{}{}
-		watching.Go(func() {
-			defer func() { <-sem }()
-			if err := l.watch(ctx); err != nil {
-				select {
-				case failed <- err:
-				default:
-				}
-			}
-		})
-	}
-	return func() error {
-		watching.Wait()
-		select {
-		case err := <-failed:
-			return err
-		default:
-			return nil
 		}
 	}
 }

@@ -34,10 +34,14 @@ func TestUnusable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	single := []string{server.Addr()}
+	missing := newDriver(t, single, zklock.Root("/missing"))
+	if _, err := missing.Status(t.Context(), "job"); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("Status below a root that does not exist = %v, want ErrInvalid", err)
+	}
 	ensemble := zktest.Ensemble(t)
 	ensemble.Servers[0].Kill()
 	ensemble.Servers[1].Kill()
-	single := []string{server.Addr()}
 	secure, conf := server.Secure()
 	stranger := conf.Clone()
 	stranger.RootCAs = nil

@@ -170,7 +170,7 @@ func configure(servers []string, opts []Option) (config, error) {
 		}
 	}
 	if c.acl == nil {
-		c.acl = worldACL()
+		c.acl = zk.WorldACL(zk.PermAll)
 		if c.digest != nil {
 			c.acl = zk.AuthACL(zk.PermAll)
 		}

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/sniblock/snib/driver"
 )
 
@@ -138,6 +136,3 @@ func child(folder, node string) string { return strings.TrimSuffix(folder, "/") 
 
 // baseName returns the last part of a path.
 func baseName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
-
-// worldACL lets everybody do everything.
-func worldACL() []zk.ACL { return zk.WorldACL(zk.PermAll) }

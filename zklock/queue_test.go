@@ -6,6 +6,9 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -133,5 +136,31 @@ func TestJudge(t *testing.T) {
 				t.Errorf("judge = %+v, %v; want %+v, kind conflict %v", got, err, want, tt.kind)
 			}
 		})
+	}
+}
+
+// TestKeptAhead has a node ahead that MinHold keeps. When its time is over, only who is right
+// behind it looks at the queue again, or who is next for a slot.
+func TestKeptAhead(t *testing.T) {
+	s, _ := newTestSession(t, time.Minute)
+	lock, slot := contender{node: "kept", kept: true}, contender{node: "kept", kept: true, mode: modeSlot, slots: 1}
+	kept := info{ID: "a", Kept: 30 * time.Second}.encode()
+	if _, err := s.conn.Create("/kept", kept, zk.FlagPersistent, zk.WorldACL(zk.PermAll)); err != nil {
+		t.Fatal(err)
+	}
+	a := &attempt{s: s, folder: "/", stat: zk.Stat{Ctime: time.Now().UnixMilli()}, createdAt: driver.Now()}
+	for _, tt := range []struct {
+		me    contender
+		ahead []contender
+		soon  bool
+	}{
+		{me: contender{}, ahead: []contender{lock}, soon: true},
+		{me: contender{}, ahead: []contender{lock, {node: "first"}}},
+		{me: contender{mode: modeSlot, slots: 1}, ahead: []contender{slot}, soon: true},
+	} {
+		st, err := a.judge(t.Context(), tt.me, tt.ahead)
+		if soon := st.recheckAfter < time.Minute; err != nil || soon != tt.soon {
+			t.Errorf("judge(%+v) behind %+v = %+v, %v; want that it looks again soon: %v", tt.me, tt.ahead, st, err, tt.soon)
+		}
 	}
 }

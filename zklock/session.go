@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,6 @@ type session struct {
 	calls         sync.WaitGroup
 
 	mu            sync.Mutex
-	closing       bool
 	id            int64         // 0 until the session has begun
 	timeout       time.Duration // as negotiated
 	netConn       *monitoredConn
@@ -119,7 +119,6 @@ func (s *session) negotiatedTimeout() time.Duration {
 // hangs.
 func (s *session) close(events <-chan zk.Event) {
 	s.mu.Lock()
-	s.closing = true
 	lapses := s.id != 0 && (!s.d.life.Over() || !s.closedUntil.Reached(driver.Now()))
 	s.mu.Unlock()
 	callsDone := make(chan struct{})
@@ -290,10 +289,14 @@ func (s *session) onConnected() {
 }
 
 // onDisconnected handles the loss of the connection, or another failure to get one. Each
-// waiter checks the queue again on the next connection.
+// waiter checks the queue again on the next connection. The nodes of leases that are lost are
+// deleted after their LockDelay, as soon as a server can be reached.
 func (s *session) onDisconnected() {
-	if lost := s.markDisconnected(); lost {
-		s.loseAll()
+	if lost := s.markDisconnected(); !lost {
+		return
+	}
+	for _, l := range s.heldLeases() {
+		l.loseWithSession(errDisconnected)
 	}
 }
 
@@ -320,12 +323,9 @@ func (s *session) isUp() bool {
 	}
 }
 
-// leaseTTLLocked is leaseTTL for callers that hold the mutex.
-func (s *session) leaseTTLLocked() time.Duration { return leaseTTL(s.timeout) }
-
 // acceptableLoss is how much shorter than leaseTTL a lease may be before a wait for a
 // longer one pays. It is called with the mutex held.
-func (s *session) acceptableLoss() time.Duration { return s.leaseTTLLocked() / 6 }
+func (s *session) acceptableLoss() time.Duration { return leaseTTL(s.timeout) / 6 }
 
 // leaseTTL returns how long a holder may rely on a session with the given timeout. It is
 // short enough that a session that sends something now and then is sure to live that long
@@ -333,14 +333,6 @@ func (s *session) acceptableLoss() time.Duration { return s.leaseTTLLocked() / 6
 // hears of it within a quarter. Requests that were not sent or not answered shorten it: see
 // [leaderContact].
 func leaseTTL(timeout time.Duration) time.Duration { return timeout * 5 / 12 }
-
-// loseAll tells all holders that their locks are lost. Their nodes are deleted after their
-// LockDelay, as soon as a server can be reached.
-func (s *session) loseAll() {
-	for _, l := range s.heldLeases() {
-		l.loseWithSession(errDisconnected)
-	}
-}
 
 // terminate ends the session.
 func (s *session) terminate(cause error) {
@@ -393,7 +385,7 @@ func startCall[T any](s *session, send func(*zk.Conn) (T, error)) *call[T] {
 	c := &call[T]{s: s, start: driver.Now(), done: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing || s.ctx.Err() != nil {
+	if s.ctx.Err() != nil { // close waits for the other calls
 		c.err = context.Cause(s.ctx)
 		close(c.done)
 		return c
@@ -419,23 +411,25 @@ func (c *call[T]) isDone() bool {
 	}
 }
 
-// wait returns the answer. If ctx ends first, the request continues in the background.
-func (c *call[T]) wait(ctx context.Context) (T, error) {
+// wait returns the answer. If ctx ends first, the request continues in the background. Close gives
+// requests a few seconds to be answered.
+func (c *call[T]) wait(ctx context.Context) (val T, err error) {
 	select {
 	case <-c.done:
-		return c.val, c.err
 	case <-ctx.Done():
-		select {
-		case <-c.done: // both are ready
-			return c.val, c.err
-		default:
-		}
-		var none T
-		return none, c.s.unanswered(context.Cause(ctx))
+		err = c.s.unanswered(context.Cause(ctx))
 	case <-c.s.ctx.Done():
-		var none T
-		return none, context.Cause(c.s.ctx)
+		if err = context.Cause(c.s.ctx); errors.Is(err, driver.ErrClosed) {
+			select {
+			case <-c.done:
+			case <-ctx.Done():
+			}
+		}
 	}
+	if c.isDone() { // perhaps at the same time
+		return c.val, c.err
+	}
+	return val, err
 }
 
 // isRejected reports whether the server is known to have rejected the request.
@@ -452,6 +446,24 @@ func do[T any](ctx context.Context, s *session,
 	c := startCall(s, send)
 	val, err = c.wait(ctx)
 	return val, c.start, err
+}
+
+// inParallel calls f for all items, at most 16 at a time. The function that it returns waits for
+// the calls, and returns one of their errors.
+func inParallel[T any](items []T, f func(int, T) error) (wait func() error) {
+	var running sync.WaitGroup
+	errs, sem := make([]error, len(items)), make(chan struct{}, 16)
+	for i, item := range items {
+		sem <- struct{}{}
+		running.Go(func() {
+			defer func() { <-sem }()
+			errs[i] = f(i, item)
+		})
+	}
+	return func() error {
+		running.Wait()
+		return cmp.Or(errs...)
+	}
 }
 
 // confirm asks the leader whether the session lives. The session is certain to live for leaseTTL
@@ -476,7 +488,7 @@ func (s *session) confirm(ctx context.Context) (start driver.Instant, err error)
 // confirmOnce is one round of confirm. retryIn is the time after which another round may
 // give a later start; it is 0 if start is late enough.
 func (s *session) confirmOnce(ctx context.Context) (start driver.Instant, retryIn time.Duration, err error) {
-	_, sent, err := do(ctx, s, sendSync)
+	_, sent, err := do(ctx, s, func(conn *zk.Conn) (string, error) { return conn.Sync("/") })
 	if err != nil {
 		return sent, 0, err
 	}
@@ -488,8 +500,6 @@ func (s *session) confirmOnce(ctx context.Context) (start driver.Instant, retryI
 	}
 	return start, s.contact.retryIn(driver.Now(), s.timeout), nil
 }
-
-func sendSync(conn *zk.Conn) (string, error) { return conn.Sync("/") }
 
 // catchUp makes our server show everything that was decided before the call, on any server.
 //

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/zktest"
 )
@@ -40,6 +42,61 @@ func TestUnansweredWithoutConnection(t *testing.T) {
 	c := &call[int]{s: s, done: make(chan struct{})}
 	if _, err := c.wait(ctx); !errors.Is(err, errDisconnected) || !errors.Is(err, context.Canceled) {
 		t.Errorf("wait = %v, want errDisconnected and context.Canceled", err)
+	}
+}
+
+// TestAnsweredBesideClose closes the driver while a request is under way. Close waits for the
+// answer, so the caller gets it.
+func TestAnsweredBesideClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, closeSession := context.WithCancelCause(t.Context())
+		closeSession(driver.ErrClosed)
+		s := &session{d: &Driver{}, ctx: ctx}
+		c := &call[int]{s: s, done: make(chan struct{})}
+		time.AfterFunc(time.Second, func() { close(c.done) })
+		if _, err := c.wait(t.Context()); err != nil {
+			t.Errorf("wait = %v, want the answer", err)
+		}
+		for range 50 { // select chooses at random
+			if err := (&lease{s: s}).awaitDeletion(t.Context(), &orphan{deleted: c.done}); err != nil {
+				t.Fatalf("awaitDeletion of a node that is gone = %v", err)
+			}
+		}
+	})
+}
+
+// TestReleaseAtEnd ends the session while a release gets no answer. Only the servers' word says
+// that the node is gone. The hold was valid when the release began, so it is not said to be lost:
+// the caller's work was alone. With KeepSuspended, that is not known.
+func TestReleaseAtEnd(t *testing.T) {
+	for _, tt := range []struct {
+		conf        config
+		minHold     time.Duration
+		cause, want error
+	}{
+		{conf: config{dialTimeout: time.Hour}, cause: driver.ErrClosed, want: driver.ErrClosed},
+		{conf: config{dialTimeout: time.Hour}, cause: errSessionOver},
+		{conf: config{dialTimeout: time.Hour}, minHold: time.Hour, cause: errSessionOver, want: errSessionOver},
+		{conf: config{dialTimeout: time.Hour, keepSuspended: true}, cause: errSessionOver, want: driver.ErrLost},
+		{conf: config{dialTimeout: 1, keepSuspended: true}, cause: errSessionOver, want: driver.ErrLost},
+		{conf: config{dialTimeout: time.Hour, keepSuspended: true}, minHold: time.Hour, cause: errSessionOver,
+			want: driver.ErrLost},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &session{d: &Driver{conf: tt.conf, life: driverkit.NewLifecycle()}}
+			s.ctx, s.cancel = context.WithCancelCause(t.Context())
+			l := &lease{
+				s: s, req: driver.Request{MinHold: tt.minHold}, grantedAt: driver.Now(),
+				path: "/snib/job/" + nodePrefix + newID() + "-lock-0000000000", watchTimer: time.NewTimer(time.Hour),
+				releaseSem: make(chan struct{}, 1), done: make(chan struct{}),
+			}
+			time.AfterFunc(time.Second, func() { s.cancel(tt.cause) })
+			err := l.Release(t.Context())
+			if !errors.Is(err, tt.want) || errors.Is(err, driver.ErrLost) != errors.Is(tt.want, driver.ErrLost) {
+				t.Errorf("Release with MinHold %v and KeepSuspended %v while the session ends with %v = %v, want %v",
+					tt.minHold, tt.conf.keepSuspended, tt.cause, err, tt.want)
+			}
+		})
 	}
 }
 

@@ -20,7 +20,7 @@ type orphan struct {
 	creation *call[string] // creates the node; nil if its outcome is known
 	due      driver.Instant
 	pause    time.Duration // after the last failed try
-	deleted  chan struct{} // closed when the node is known not to exist
+	deleted  chan struct{} // closed when the sweeper has found that the node does not exist
 }
 
 // A sweeper deletes the orphans of a session. Its goroutine runs only while there are any.
@@ -50,9 +50,7 @@ func (s *session) addOrphan(o *orphan) {
 		return
 	}
 	s.sweeper.wake = make(chan struct{}, 1)
-	if s.sweeper.running = s.d.life.Go(s.runSweeper); !s.sweeper.running {
-		close(o.deleted) // the driver is closed, and the session with it
-	}
+	s.sweeper.running = s.d.life.Go(s.runSweeper) // else the driver is closed, and the session with it
 }
 
 func (s *session) runSweeper() {
@@ -80,14 +78,8 @@ func (s *session) runSweeper() {
 func (s *session) nextOrphan() (first *orphan, left time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ctx.Err() != nil {
-		for _, o := range s.sweeper.orphans {
-			close(o.deleted)
-		}
-		s.sweeper.orphans = nil
-	}
-	if len(s.sweeper.orphans) == 0 {
-		s.sweeper.running = false
+	if len(s.sweeper.orphans) == 0 || s.ctx.Err() != nil {
+		s.sweeper.orphans, s.sweeper.running = nil, false
 		return nil, 0
 	}
 	first = slices.MinFunc(s.sweeper.orphans, func(a, b *orphan) int {

@@ -20,8 +20,9 @@ func (u *serverURL) openZooKeeper(ctx context.Context) (driver.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The dial timeout bounds Ping. A command that may wait opens the store again.
-	if err := d.Ping(ctx); err != nil {
+	// This connects, for at most the dial timeout, and checks the root. A command that may wait opens
+	// the store again.
+	if _, _, err := d.SessionTimeout(ctx); err != nil {
 		_ = d.Close()
 		return nil, err
 	}
