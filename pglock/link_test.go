@@ -18,31 +18,37 @@ import (
 )
 
 // TestSetUp checks that no setting of the user or the server ends a session, and so frees its
-// locks, before its holders are told.
+// locks, before its holders are told: the server waits for the whole timeout.
 func TestSetUp(t *testing.T) {
 	t.Parallel()
-	limits := map[string]string{"statement_timeout": "0", "lock_timeout": "0", "idle_session_timeout": "15s", "tcp_user_timeout": "0"}
 	conf, err := pgx.ParseConfig(pgtest.Start(t).URL())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name := range limits {
-		conf.RuntimeParams[name] = "1s"
+	for _, name := range []string{"statement_timeout", "lock_timeout", "idle_session_timeout", "tcp_user_timeout"} {
+		conf.RuntimeParams[name] = "900ms"
 	}
-	conn, err := pgx.ConnectConfig(t.Context(), conf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer hangUp(conn)
-	s := &Session{conf: config{sessionTimeout: 15 * time.Second}, sql: newSessionStatements()}
-	if err := s.setUp(t.Context(), conn); err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range limits {
-		got := ""
-		if err := conn.QueryRow(t.Context(), "SHOW "+name).Scan(&got); err != nil || got != want {
-			t.Errorf("%s = %s, %v; want %s", name, got, err, want)
+	for timeout := time.Second; timeout <= time.Minute; timeout += 500 * time.Millisecond {
+		conn, err := pgx.ConnectConfig(t.Context(), conf)
+		if err != nil {
+			t.Fatal(err)
 		}
+		s := &Session{conf: config{sessionTimeout: timeout}, sql: newSessionStatements()}
+		if err := s.setUp(t.Context(), conn); err != nil {
+			t.Fatal(err)
+		}
+		var limits string
+		var silent, probed int
+		err = conn.QueryRow(t.Context(), `SELECT concat_ws(' ', current_setting('statement_timeout'),
+			current_setting('lock_timeout'), current_setting('tcp_user_timeout')), idle.setting::int,
+			(current_setting('tcp_keepalives_idle')::int + current_setting('tcp_keepalives_interval')::int *
+			current_setting('tcp_keepalives_count')::int) * 1000
+			FROM pg_settings idle WHERE idle.name = 'idle_session_timeout'`).Scan(&limits, &silent, &probed)
+		if limits != "0 0 0" || silent != int(timeout.Milliseconds()) || probed < silent || err != nil {
+			t.Errorf("Timeout(%v): the limits are %s, and a silent session ends after %d ms, or %d ms if its host is gone (%v); "+
+				"want no limits, and not before the timeout", timeout, limits, silent, probed, err)
+		}
+		hangUp(conn)
 	}
 }
 
