@@ -70,7 +70,7 @@ func (h *sessionLease) Release(ctx context.Context) error {
 	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
 	if c := h.free(); c != nil {
-		if err := c.await(inner); inner.Err() != nil {
+		if err := c.await(inner); err != nil {
 			return explain(err)
 		}
 	}

@@ -139,6 +139,27 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestReleaseAtEnd ends a session before or after its holder asks it to free the lock. Work that was
+// done by then was guarded by the lock.
+func TestReleaseAtEnd(t *testing.T) {
+	for name, want := range map[string]error{"Before": driver.ErrLost, "After": driver.ErrUnavailable} {
+		t.Run(name, func(t *testing.T) {
+			s := &Session{life: driverkit.NewLifecycle()}
+			l := unconnected(s)
+			h := &sessionLease{s: s, link: l, key: 1, state: leaseHeld}
+			if l.held[1] = h; name == "After" {
+				h.free()
+			}
+			s.end(l, errSilent)
+			for range 2 {
+				if err := h.Release(t.Context()); !errors.Is(err, want) || errors.Is(err, driver.ErrLost) != (name == "Before") {
+					t.Errorf("Release = %v, want %v", err, want)
+				}
+			}
+		})
+	}
+}
+
 // unconnected adds a link without a connection to a session.
 func unconnected(s *Session) *link {
 	l := &link{s: s, conn: &pgconn.PgConn{}, wake: make(chan struct{}, 1), over: make(chan struct{}),
