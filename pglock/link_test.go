@@ -139,6 +139,33 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestMinHoldAfterSlowAnswer has an answer take a second: the server may have granted the lock just
+// before, so MinHold counts from the answer.
+func TestMinHoldAfterSlowAnswer(t *testing.T) {
+	for _, ask := range []string{askTry, askWait} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &Session{conf: config{sessionTimeout: time.Minute}, life: driverkit.NewLifecycle()}
+			l := unconnected(s)
+			h := &sessionLease{s: s, key: 1, req: driver.Request{MinHold: 2 * time.Second}}
+			l.request(ask, h)
+			time.Sleep(time.Second)
+			_ = l.onAnswer(answer{ok: true})
+			if err := h.Release(t.Context()); err != nil {
+				t.Errorf("%s: Release = %v", ask, err)
+			}
+			for want, pause := range []time.Duration{h.req.MinHold - 1, 1} {
+				time.Sleep(pause)
+				synctest.Wait()
+				s.mu.Lock()
+				if len(l.calls) != want {
+					t.Errorf("%s: %v before the end of MinHold, the session has %d calls, want %d", ask, time.Duration(1-want), len(l.calls), want)
+				}
+				s.mu.Unlock()
+			}
+		})
+	}
+}
+
 // TestReleaseAtEnd ends a session before or after its holder asks it to free the lock. Work that was
 // done by then was guarded by the lock.
 func TestReleaseAtEnd(t *testing.T) {
