@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -195,32 +196,49 @@ func unconnected(s *Session) *link {
 	return l
 }
 
-// TestWaitWithoutConnection has a request wait while others have all connections of the process. It
-// finds the lock taken each time, and asks less and less often.
+// TestWaitWithoutConnection has a request wait that gets no connection: others have all of the
+// process, or the server takes no new one. It finds the lock taken each time, and asks less and less
+// often.
 func TestWaitWithoutConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &Session{conf: config{key: NameKey}, life: driverkit.NewLifecycle(), opening: make(chan struct{}, 1)}
-		first := unconnected(s)
-		for len(s.links) < maxLinks {
-			unconnected(s).waits = true
-		}
-		tries, ended := 0, make(chan struct{})
-		go func() {
-			defer close(ended)
-			for range first.wake {
-				tries++
-				_ = first.onAnswer(answer{})
+	conf, err := pgxpool.ParseConfig(pgtest.URL("127.0.0.1:1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { return io.EOF }
+	pool, err := pgxpool.NewWithConfig(t.Context(), conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	for _, tt := range []struct {
+		links int
+		want  error
+		pause time.Duration // the least in the long run
+	}{{maxLinks, driver.ErrFull, 4 * time.Second}, {1, driver.ErrUnavailable, time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &Session{pool: pool, conf: config{key: NameKey}, life: driverkit.NewLifecycle(), opening: make(chan struct{}, 1)}
+			first := unconnected(s)
+			for len(s.links) < tt.links {
+				unconnected(s).waits = true
 			}
-		}()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		if _, err := s.Acquire(ctx, driver.Request{Name: "job", ID: "id", TTL: time.Minute}); !errors.Is(err, driver.ErrFull) {
-			t.Errorf("Acquire = %v, want ErrFull", err)
-		}
-		close(first.wake)
-		<-ended
-		if most := 10 + int(time.Hour/(4*time.Second)); tries > most {
-			t.Errorf("it asked %d times in an hour, want at most %d", tries, most)
-		}
-	})
+			tries, ended := 0, make(chan struct{})
+			go func() {
+				defer close(ended)
+				for range first.wake {
+					tries++
+					_ = first.onAnswer(answer{})
+				}
+			}()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			if _, err := s.Acquire(ctx, driver.Request{Name: "job", ID: "id", TTL: time.Minute}); !errors.Is(err, tt.want) {
+				t.Errorf("Acquire = %v, want %v", err, tt.want)
+			}
+			close(first.wake)
+			<-ended
+			if most := 10 + int(time.Hour/tt.pause); tries > most {
+				t.Errorf("with %d connections it asked %d times in an hour, want at most %d", tt.links, tries, most)
+			}
+		})
+	}
 }
