@@ -74,6 +74,26 @@ func TestOldServer(t *testing.T) {
 	}
 }
 
+// TestLockedBefore polls for a row that was locked at a heartbeat for earlier waiters: it need not be
+// locked any more.
+func TestLockedBefore(t *testing.T) {
+	t.Parallel()
+	pool, err := pgxpool.New(t.Context(), pgtest.Start(t).URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	d, err := New(pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	d.locked = map[string]time.Time{"a": time.Now().Add(-time.Hour)}
+	if found, err := d.poll(t.Context(), []string{"a"}, nil, false); err != nil || len(found) > 0 {
+		t.Errorf("poll = %v, %v; want nothing", found, err)
+	}
+}
+
 // TestAnswers gives a call one answer after another. Each leads to what the call asks for next,
 // to its result, or to the end of the session.
 func TestAnswers(t *testing.T) {

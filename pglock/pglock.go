@@ -33,8 +33,8 @@ type Driver struct {
 	modes    queryModes
 	verifier verifier
 
-	// locked has the names whose rows were locked at the last heartbeat. Only poll uses it.
-	locked map[string]bool
+	// locked has the names whose rows were locked at the last heartbeat, and when. Only poll uses it.
+	locked map[string]time.Time
 }
 
 // New returns a driver whose leases are rows of the table snib_locks, or of the one that the
