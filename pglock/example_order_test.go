@@ -54,8 +54,8 @@ func ExampleNew_databaseSQL() {
 	_ = open
 }
 
-// With database/sql, over pgx/stdlib or lib/pq, the transaction is passed by SQLTx. The commit writes
-// the event, and ends the lock.
+// With database/sql, over pgx/stdlib or lib/pq, the transaction is passed by SQLTx. The commit
+// writes the event, and ends the lock.
 func ExampleSQLTx() {
 	start := func(ctx context.Context, db *sql.DB) error {
 		tx, err := db.BeginTx(ctx, nil)

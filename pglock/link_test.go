@@ -3,7 +3,6 @@ package pglock
 import (
 	"context"
 	"errors"
-	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -22,10 +21,7 @@ import (
 // locks, before its holders are told: the server waits for the whole timeout.
 func TestSetUp(t *testing.T) {
 	t.Parallel()
-	conf, err := pgx.ParseConfig(pgtest.Start(t).URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conf := poolOf(t, pgtest.Start(t).URL()).Config().ConnConfig
 	for _, name := range []string{"statement_timeout", "lock_timeout", "idle_session_timeout", "tcp_user_timeout"} {
 		conf.RuntimeParams[name] = "900ms"
 	}
@@ -57,12 +53,7 @@ func TestSetUp(t *testing.T) {
 // without one, the locks of a host that has vanished stay for as long as TCP keeps its connection.
 func TestOldServer(t *testing.T) {
 	t.Parallel()
-	pool, err := pgxpool.New(t.Context(), pgtest.Start(t).URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	d, err := NewSession(pool)
+	d, err := NewSession(poolOf(t, pgtest.Start(t).URL()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,23 +65,27 @@ func TestOldServer(t *testing.T) {
 	}
 }
 
-// TestLockedBefore polls for a row that was locked at a heartbeat for earlier waiters: it need not be
-// locked any more.
-func TestLockedBefore(t *testing.T) {
-	t.Parallel()
-	pool, err := pgxpool.New(t.Context(), pgtest.Start(t).URL())
+// poolOf returns a pool that is closed at the end of the test.
+func poolOf(t *testing.T, url string) *pgxpool.Pool {
+	pool, err := pgxpool.New(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer pool.Close()
-	d, err := New(pool)
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// TestLockedBefore polls for a row that was locked at a heartbeat for earlier waiters: nothing is
+// known of it now.
+func TestLockedBefore(t *testing.T) {
+	d, err := New(poolOf(t, pgtest.URL("127.0.0.1:1"))) // nobody listens there
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
 	d.locked = map[string]time.Time{"a": time.Now().Add(-time.Hour)}
-	if found, err := d.poll(t.Context(), []string{"a"}, nil, false); err != nil || len(found) > 0 {
-		t.Errorf("poll = %v, %v; want nothing", found, err)
+	if found, err := d.poll(t.Context(), []string{"a"}, nil, false); len(found) > 0 {
+		t.Errorf("poll = %v, %v; want no row", found, err)
 	}
 }
 
@@ -160,8 +155,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestMinHoldAfterSlowAnswer has an answer take a second: the server may have granted the lock just
-// before, so MinHold counts from the answer.
+// TestMinHoldAfterSlowAnswer has an answer take a second. The server may have granted the lock at
+// its end, so MinHold counts from then.
 func TestMinHoldAfterSlowAnswer(t *testing.T) {
 	for _, ask := range []string{askTry, askWait} {
 		synctest.Test(t, func(t *testing.T) {
@@ -171,15 +166,13 @@ func TestMinHoldAfterSlowAnswer(t *testing.T) {
 			l.request(ask, h)
 			time.Sleep(time.Second)
 			_ = l.onAnswer(answer{ok: true})
-			if err := h.Release(t.Context()); err != nil {
-				t.Errorf("%s: Release = %v", ask, err)
-			}
+			h.free()
 			for want, pause := range []time.Duration{h.req.MinHold - 1, 1} {
 				time.Sleep(pause)
 				synctest.Wait()
 				s.mu.Lock()
 				if len(l.calls) != want {
-					t.Errorf("%s: %v before the end of MinHold, the session has %d calls, want %d", ask, time.Duration(1-want), len(l.calls), want)
+					t.Errorf("%s: %dns before the end of MinHold, the session has %d calls, want %d", ask, 1-want, len(l.calls), want)
 				}
 				s.mu.Unlock()
 			}
@@ -187,24 +180,20 @@ func TestMinHoldAfterSlowAnswer(t *testing.T) {
 	}
 }
 
-// TestReleaseAtEnd ends a session before or after its holder asks it to free the lock. Work that was
-// done by then was guarded by the lock.
+// TestReleaseAtEnd ends a session before or after its holder asks it to free the lock. What was
+// done by then was guarded.
 func TestReleaseAtEnd(t *testing.T) {
-	for name, want := range map[string]error{"Before": driver.ErrLost, "After": driver.ErrUnavailable} {
-		t.Run(name, func(t *testing.T) {
-			s := &Session{life: driverkit.NewLifecycle()}
-			l := unconnected(s)
-			h := &sessionLease{s: s, link: l, key: 1, state: leaseHeld}
-			if l.held[1] = h; name == "After" {
-				h.free()
-			}
-			s.end(l, errSilent)
-			for range 2 {
-				if err := h.Release(t.Context()); !errors.Is(err, want) || errors.Is(err, driver.ErrLost) != (name == "Before") {
-					t.Errorf("Release = %v, want %v", err, want)
-				}
-			}
-		})
+	for name, want := range map[string]error{"before": driver.ErrLost, "after": driver.ErrUnavailable} {
+		s := &Session{life: driverkit.NewLifecycle()}
+		l := unconnected(s)
+		h := &sessionLease{s: s, link: l, key: 1, state: leaseHeld}
+		if l.held[1] = h; name == "after" {
+			h.free()
+		}
+		s.end(l, errSilent)
+		if err := h.Release(t.Context()); !errors.Is(err, want) || errors.Is(err, driver.ErrLost) != (name == "before") {
+			t.Errorf("the session ends %s the release = %v, want %v", name, err, want)
+		}
 	}
 }
 
@@ -217,19 +206,10 @@ func unconnected(s *Session) *link {
 }
 
 // TestWaitWithoutConnection has a request wait that gets no connection: others have all of the
-// process, or the server takes no new one. It finds the lock taken each time, and asks less and less
-// often.
+// process, or the server takes no new one. It finds the lock taken each time, and asks ever more
+// seldom.
 func TestWaitWithoutConnection(t *testing.T) {
-	conf, err := pgxpool.ParseConfig(pgtest.URL("127.0.0.1:1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	conf.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { return io.EOF }
-	pool, err := pgxpool.NewWithConfig(t.Context(), conf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
+	pool := poolOf(t, pgtest.URL("127.0.0.1:1")) // nobody listens there
 	for _, tt := range []struct {
 		links int
 		want  error
