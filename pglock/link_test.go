@@ -209,14 +209,14 @@ func unconnected(s *Session) *link {
 // process, or the server takes no new one. It finds the lock taken each time, and asks ever more
 // seldom.
 func TestWaitWithoutConnection(t *testing.T) {
-	pool := poolOf(t, pgtest.URL("127.0.0.1:1")) // nobody listens there
+	pool, conf := poolOf(t, pgtest.URL("127.0.0.1:1")), config{key: NameKey} // nobody listens there
 	for _, tt := range []struct {
 		links int
 		want  error
 		pause time.Duration // the least in the long run
 	}{{maxLinks, driver.ErrFull, 4 * time.Second}, {1, driver.ErrUnavailable, time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &Session{pool: pool, conf: config{key: NameKey}, life: driverkit.NewLifecycle(), opening: make(chan struct{}, 1)}
+			s := &Session{pool: pool, conf: conf, life: driverkit.NewLifecycle(), opening: make(chan struct{}, 1)}
 			first := unconnected(s)
 			for len(s.links) < tt.links {
 				unconnected(s).waits = true
