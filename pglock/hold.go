@@ -71,7 +71,9 @@ func (h *sessionLease) Release(ctx context.Context) error {
 	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
 	if c := h.free(); c != nil {
-		if err := c.await(inner); err != nil {
+		// These answers tell that the hold had ended: another server may have granted the lock. A
+		// connection that is reset does not tell what came first, the release or the end.
+		if err := c.await(inner); err != nil && !errors.Is(err, errDemoted) && !errors.As(err, new(pooledError)) {
 			return explain(err)
 		}
 	}
