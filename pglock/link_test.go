@@ -23,11 +23,15 @@ func TestSetUp(t *testing.T) {
 	t.Parallel()
 	conf := poolOf(t, pgtest.Start(t).URL()).Config().ConnConfig
 	for _, name := range []string{"statement_timeout", "lock_timeout", "idle_session_timeout", "tcp_user_timeout"} {
-		conf.RuntimeParams[name] = "900ms"
+		conf.RuntimeParams[name] = "1h"
 	}
-	for timeout := time.Second; timeout <= time.Minute; timeout += 500 * time.Millisecond {
+	for _, seconds := range []float64{1, 4, 7, 10.5, 15, 60} {
+		timeout := time.Duration(seconds * float64(time.Second))
 		conn, err := pgx.ConnectConfig(t.Context(), conf)
 		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Exec(t.Context(), "BEGIN"); err != nil { // else a pause of the machine ends the session
 			t.Fatal(err)
 		}
 		s := &Session{conf: config{sessionTimeout: timeout}, sql: newSessionStatements()}
