@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -224,7 +225,14 @@ func unconnected(s *Session) *link {
 // process, or the server takes no new one. It finds the lock taken each time, and asks ever more
 // seldom.
 func TestWaitWithoutConnection(t *testing.T) {
-	pool, conf := poolOf(t, pgtest.URL("127.0.0.1:1")), config{key: NameKey} // nobody listens there
+	refusing := poolOf(t, pgtest.URL("127.0.0.1:1")).Config()
+	refusing.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { return io.EOF }
+	pool, err := pgxpool.NewWithConfig(t.Context(), refusing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	conf := config{key: NameKey}
 	for _, tt := range []struct {
 		links int
 		want  error
