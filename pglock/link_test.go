@@ -206,7 +206,8 @@ func TestReleaseAtEnd(t *testing.T) {
 		}
 		s.end(l, tt.cause)
 		for range 2 {
-			if err := h.Release(t.Context()); !errors.Is(err, tt.want) || errors.Is(err, driver.ErrLost) != (tt.want == driver.ErrLost) {
+			err := h.Release(t.Context())
+			if !errors.Is(err, tt.want) || errors.Is(err, driver.ErrLost) != (tt.want == driver.ErrLost) {
 				t.Errorf("asked before the end (%v): %v; Release = %v, want %v", tt.cause, tt.asked, err, tt.want)
 			}
 		}
