@@ -54,34 +54,20 @@ func ExampleNew_databaseSQL() {
 	_ = open
 }
 
-// With database/sql, over pgx/stdlib or lib/pq, the transaction is passed by SQLTx. Here it also
-// writes an event. The commit writes the order and its event, and ends the lock of the order.
+// With database/sql, over pgx/stdlib or lib/pq, the transaction is passed by SQLTx. The commit
+// writes the event, and ends the lock.
 func ExampleSQLTx() {
-	start := func(ctx context.Context, db *sql.DB, order int) error {
+	start := func(ctx context.Context, db *sql.DB) error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
 		defer tx.Rollback() // changes nothing after the commit
 
-		var status string
-		err = pglock.Row(ctx, pglock.SQLTx(tx), 0, "SELECT status FROM orders WHERE id = $1", order).Scan(&status)
-		switch {
-		case errors.Is(err, snib.ErrHeld):
-			return fmt.Errorf("order %d is being worked on: %w", order, err)
-		case errors.Is(err, sql.ErrNoRows):
-			return fmt.Errorf("there is no order %d", order)
-		case err != nil:
-			return err
-		case status != "pending":
-			return fmt.Errorf("order %d is %s", order, status)
+		if err := pglock.Tx(ctx, pglock.SQLTx(tx), "orders", 0); err != nil {
+			return err // snib.ErrHeld: another host is on it
 		}
-		if _, err := tx.ExecContext(ctx, "UPDATE orders SET status = 'processing', updated_at = now() WHERE id = $1",
-			order); err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, "INSERT INTO order_events (order_id, event) VALUES ($1, 'started')",
-			order); err != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO order_events (event) VALUES ('started')"); err != nil {
 			return err
 		}
 		return tx.Commit()

@@ -30,11 +30,12 @@ type sessionLease struct {
 	req driver.Request
 
 	// Guarded by Session.mu. What is about the grant does not change once the lease is held.
-	state   int
-	freeing *call
-	link    *link
-	token   uint64
-	since   driver.Instant
+	state     int
+	freeing   *call
+	link      *link
+	token     uint64
+	since     driver.Instant
+	grantedAt driver.Instant // at the grant or later: MinHold counts from then
 }
 
 // abandon records that nobody wants the lock any more, unless the session has it by now.
@@ -70,7 +71,9 @@ func (h *sessionLease) Release(ctx context.Context) error {
 	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
 	if c := h.free(); c != nil {
-		if err := c.await(inner); inner.Err() != nil {
+		// These answers tell that the hold had ended: another server may have granted the lock. A
+		// connection that is reset does not tell what came first, the release or the end.
+		if err := c.await(inner); err != nil && !errors.Is(err, errDemoted) && !errors.As(err, new(pooledError)) {
 			return explain(err)
 		}
 	}
@@ -85,7 +88,7 @@ func (h *sessionLease) Release(ctx context.Context) error {
 func (h *sessionLease) free() *call {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
-	left := h.req.MinHold - driver.Now().SubMono(h.since)
+	left := h.req.MinHold - driver.Now().SubMono(h.grantedAt)
 	switch {
 	case h.state == leaseHeld && left > 0:
 		h.state = leaseFreed

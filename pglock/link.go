@@ -110,7 +110,7 @@ func (s *Session) open(ctx context.Context) (*link, error) {
 func (s *Session) setUp(ctx context.Context, conn *pgx.Conn) error {
 	third := s.conf.sessionTimeout / 3
 	_, err := conn.Exec(ctx, s.sql.SessionSetUp, fmt.Sprint(s.conf.sessionTimeout.Milliseconds()),
-		fmt.Sprint(max(third, time.Second).Round(time.Second).Seconds()),
+		fmt.Sprint((third + time.Second - 1).Truncate(time.Second).Seconds()), // rounded up: not before we notice
 		sessionName(conn.PgConn().ParameterStatus("application_name")))
 	if err != nil {
 		return err
@@ -268,13 +268,13 @@ func (l *link) onAnswer(a answer) error {
 		c.finish(driver.ErrHeld)
 	case h.state == leaseLeaving:
 		next = askFree
-	case c.ask == askWait && (h.req.MinHold > 0 || driver.Now().Sub(c.sent) > s.conf.sessionTimeout/10):
-		// The server counts silence from when it gave us the lock, and MinHold does, too: another
-		// request, sent after that, has the lease begin.
+	case c.ask == askWait && driver.Now().Sub(c.sent) > s.conf.sessionTimeout/10:
+		// The server counts silence from when it gave us the lock: another request, sent after that,
+		// has the lease begin.
 		l.lastAnswered, next = driver.Now(), askPing
 	default:
 		s.lastToken = driver.NextToken(s.lastToken, a.clock) // two readers may see one microsecond
-		h.token, h.since, h.state = s.lastToken, c.sent, leaseHeld
+		h.token, h.since, h.grantedAt, h.state = s.lastToken, c.sent, driver.Now(), leaseHeld
 		l.waits = false
 		c.finish(nil)
 	}

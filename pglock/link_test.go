@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,31 +19,38 @@ import (
 )
 
 // TestSetUp checks that no setting of the user or the server ends a session, and so frees its
-// locks, before its holders are told.
+// locks, before its holders are told: the server waits for the whole timeout.
 func TestSetUp(t *testing.T) {
 	t.Parallel()
-	limits := map[string]string{"statement_timeout": "0", "lock_timeout": "0", "idle_session_timeout": "15s", "tcp_user_timeout": "0"}
-	conf, err := pgx.ParseConfig(pgtest.Start(t).URL())
-	if err != nil {
-		t.Fatal(err)
+	conf := poolOf(t, pgtest.Start(t).URL()).Config().ConnConfig
+	for _, name := range []string{"statement_timeout", "lock_timeout", "idle_session_timeout", "tcp_user_timeout"} {
+		conf.RuntimeParams[name] = "1h"
 	}
-	for name := range limits {
-		conf.RuntimeParams[name] = "1s"
-	}
-	conn, err := pgx.ConnectConfig(t.Context(), conf)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer hangUp(conn)
-	s := &Session{conf: config{sessionTimeout: 15 * time.Second}, sql: newSessionStatements()}
-	if err := s.setUp(t.Context(), conn); err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range limits {
-		got := ""
-		if err := conn.QueryRow(t.Context(), "SHOW "+name).Scan(&got); err != nil || got != want {
-			t.Errorf("%s = %s, %v; want %s", name, got, err, want)
+	for _, seconds := range []float64{1, 4, 7, 10.5, 15, 60} {
+		timeout := time.Duration(seconds * float64(time.Second))
+		conn, err := pgx.ConnectConfig(t.Context(), conf)
+		if err != nil {
+			t.Fatal(err)
 		}
+		if _, err := conn.Exec(t.Context(), "BEGIN"); err != nil { // else a pause of the machine ends the session
+			t.Fatal(err)
+		}
+		s := &Session{conf: config{sessionTimeout: timeout}, sql: newSessionStatements()}
+		if err := s.setUp(t.Context(), conn); err != nil {
+			t.Fatal(err)
+		}
+		var limits string
+		var silent, probed int
+		err = conn.QueryRow(t.Context(), `SELECT concat_ws(' ', current_setting('statement_timeout'),
+			current_setting('lock_timeout'), current_setting('tcp_user_timeout')), idle.setting::int,
+			(current_setting('tcp_keepalives_idle')::int + current_setting('tcp_keepalives_interval')::int *
+			current_setting('tcp_keepalives_count')::int) * 1000
+			FROM pg_settings idle WHERE idle.name = 'idle_session_timeout'`).Scan(&limits, &silent, &probed)
+		if limits != "0 0 0" || silent != int(timeout.Milliseconds()) || probed < silent || err != nil {
+			t.Errorf("Timeout(%v): the limits are %s, and a silent session ends after %d ms, or %d ms if its host is gone (%v); "+
+				"want no limits, and not before the timeout", timeout, limits, silent, probed, err)
+		}
+		hangUp(conn)
 	}
 }
 
@@ -50,12 +58,7 @@ func TestSetUp(t *testing.T) {
 // without one, the locks of a host that has vanished stay for as long as TCP keeps its connection.
 func TestOldServer(t *testing.T) {
 	t.Parallel()
-	pool, err := pgxpool.New(t.Context(), pgtest.Start(t).URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	d, err := NewSession(pool)
+	d, err := NewSession(poolOf(t, pgtest.Start(t).URL()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +67,30 @@ func TestOldServer(t *testing.T) {
 	l, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: "id", TTL: time.Minute})
 	if l != nil || !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("Acquire = %v, %v; want ErrInvalid", l, err)
+	}
+}
+
+// poolOf returns a pool that is closed at the end of the test.
+func poolOf(t *testing.T, url string) *pgxpool.Pool {
+	pool, err := pgxpool.New(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// TestLockedBefore polls for a row that was locked at a heartbeat for earlier waiters: nothing is
+// known of it now.
+func TestLockedBefore(t *testing.T) {
+	d, err := New(poolOf(t, pgtest.URL("127.0.0.1:1"))) // nobody listens there
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	d.locked = map[string]time.Time{"a": time.Now().Add(-time.Hour)}
+	if found, err := d.poll(t.Context(), []string{"a"}, nil, false); len(found) > 0 {
+		t.Errorf("poll = %v, %v; want no row", found, err)
 	}
 }
 
@@ -133,6 +160,60 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestMinHoldAfterSlowAnswer has an answer take a second. The server may have granted the lock at
+// its end, so MinHold counts from then.
+func TestMinHoldAfterSlowAnswer(t *testing.T) {
+	for _, ask := range []string{askTry, askWait} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &Session{conf: config{sessionTimeout: time.Minute}, life: driverkit.NewLifecycle()}
+			l := unconnected(s)
+			h := &sessionLease{s: s, key: 1, req: driver.Request{MinHold: 2 * time.Second}}
+			l.request(ask, h)
+			time.Sleep(time.Second)
+			_ = l.onAnswer(answer{ok: true})
+			h.free()
+			for want, pause := range []time.Duration{h.req.MinHold - 1, 1} {
+				time.Sleep(pause)
+				synctest.Wait()
+				s.mu.Lock()
+				if len(l.calls) != want {
+					t.Errorf("%s: %dns before the end of MinHold, the session has %d calls, want %d", ask, 1-want, len(l.calls), want)
+				}
+				s.mu.Unlock()
+			}
+		})
+	}
+}
+
+// TestReleaseAtEnd ends a session before or after its holder asks it to free the lock. What was
+// done by then was guarded, unless the answer is that another server may have granted the lock.
+func TestReleaseAtEnd(t *testing.T) {
+	for _, tt := range []struct {
+		asked bool
+		cause error // of the end
+		want  error
+	}{
+		{false, errSilent, driver.ErrLost},
+		{true, errSilent, driver.ErrUnavailable},
+		{true, errDemoted, driver.ErrLost},
+		{true, pooledError{actual: 7}, driver.ErrLost},
+	} {
+		s := &Session{life: driverkit.NewLifecycle()}
+		l := unconnected(s)
+		h := &sessionLease{s: s, link: l, key: 1, state: leaseHeld}
+		if l.held[1] = h; tt.asked {
+			h.free()
+		}
+		s.end(l, tt.cause)
+		for range 2 {
+			err := h.Release(t.Context())
+			if !errors.Is(err, tt.want) || errors.Is(err, driver.ErrLost) != (tt.want == driver.ErrLost) {
+				t.Errorf("asked before the end (%v): %v; Release = %v, want %v", tt.cause, tt.asked, err, tt.want)
+			}
+		}
+	}
+}
+
 // unconnected adds a link without a connection to a session.
 func unconnected(s *Session) *link {
 	l := &link{s: s, conn: &pgconn.PgConn{}, wake: make(chan struct{}, 1), over: make(chan struct{}),
@@ -141,32 +222,47 @@ func unconnected(s *Session) *link {
 	return l
 }
 
-// TestWaitWithoutConnection has a request wait while others have all connections of the process. It
-// finds the lock taken each time, and asks less and less often.
+// TestWaitWithoutConnection has a request wait that gets no connection: others have all of the
+// process, or the server takes no new one. It finds the lock taken each time, and asks ever more
+// seldom.
 func TestWaitWithoutConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &Session{conf: config{key: NameKey}, life: driverkit.NewLifecycle(), opening: make(chan struct{}, 1)}
-		first := unconnected(s)
-		for len(s.links) < maxLinks {
-			unconnected(s).waits = true
-		}
-		tries, ended := 0, make(chan struct{})
-		go func() {
-			defer close(ended)
-			for range first.wake {
-				tries++
-				_ = first.onAnswer(answer{})
+	refusing := poolOf(t, pgtest.URL("127.0.0.1:1")).Config()
+	refusing.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { return io.EOF }
+	pool, err := pgxpool.NewWithConfig(t.Context(), refusing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	conf := config{key: NameKey}
+	for _, tt := range []struct {
+		links int
+		want  error
+		pause time.Duration // the least in the long run
+	}{{maxLinks, driver.ErrFull, 4 * time.Second}, {1, driver.ErrUnavailable, time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &Session{pool: pool, conf: conf, life: driverkit.NewLifecycle(), opening: make(chan struct{}, 1)}
+			first := unconnected(s)
+			for len(s.links) < tt.links {
+				unconnected(s).waits = true
 			}
-		}()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		if _, err := s.Acquire(ctx, driver.Request{Name: "job", ID: "id", TTL: time.Minute}); !errors.Is(err, driver.ErrFull) {
-			t.Errorf("Acquire = %v, want ErrFull", err)
-		}
-		close(first.wake)
-		<-ended
-		if most := 10 + int(time.Hour/(4*time.Second)); tries > most {
-			t.Errorf("it asked %d times in an hour, want at most %d", tries, most)
-		}
-	})
+			tries, ended := 0, make(chan struct{})
+			go func() {
+				defer close(ended)
+				for range first.wake {
+					tries++
+					_ = first.onAnswer(answer{})
+				}
+			}()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			if _, err := s.Acquire(ctx, driver.Request{Name: "job", ID: "id", TTL: time.Minute}); !errors.Is(err, tt.want) {
+				t.Errorf("Acquire = %v, want %v", err, tt.want)
+			}
+			close(first.wake)
+			<-ended
+			if most := 10 + int(time.Hour/tt.pause); tries > most {
+				t.Errorf("with %d connections it asked %d times in an hour, want at most %d", tt.links, tries, most)
+			}
+		})
+	}
 }

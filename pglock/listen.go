@@ -76,10 +76,15 @@ func (d *Driver) listen() error {
 		return err
 	}
 	defer hangUp(conn)
+	var verifying sync.WaitGroup
+	defer verifying.Wait()
+	listening, end := context.WithCancel(d.rows.Life.Context())
+	defer end()
+	verifying.Go(func() { d.verify(listening) })
 	d.rows.Connected()
 	d.verifyLeases() // notifications may have been missed before
 	for {
-		ctx, cancel := context.WithTimeout(d.rows.Life.Context(), listenPingInterval)
+		ctx, cancel := context.WithTimeout(listening, listenPingInterval)
 		err := d.receive(ctx, conn)
 		cancel()
 		if err != nil {
@@ -91,7 +96,7 @@ func (d *Driver) listen() error {
 		if d.rows.MustYield() {
 			return rows.ErrYielded
 		}
-		ctx, cancel = context.WithTimeout(d.rows.Life.Context(), rows.HeartbeatTimeout)
+		ctx, cancel = context.WithTimeout(listening, rows.HeartbeatTimeout)
 		err = conn.Ping(ctx) // a dead connection that was not closed receives nothing
 		cancel()
 		if err != nil {
@@ -102,10 +107,9 @@ func (d *Driver) listen() error {
 
 // A verifier checks leases that may have ended.
 type verifier struct {
-	mu           sync.Mutex
-	unverified   map[string]bool // nonces of leases that may have ended
-	running      bool            // the goroutine of the verifier runs
-	lastVerified time.Time       // when the verifier last sent a request
+	mu         sync.Mutex
+	unverified map[string]bool // nonces of leases that may have ended
+	wake       chan struct{}   // capacity 1: full while nobody takes what is unverified
 }
 
 // verifyLeases has the verifier check whether the leases with these nonces have ended. Without
@@ -114,45 +118,16 @@ func (d *Driver) verifyLeases(nonces ...string) {
 	for _, l := range d.rows.LeasesOf(nonces...) {
 		d.verifier.mark(l.Nonce)
 	}
-	v := &d.verifier
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if len(v.unverified) > 0 && !v.running {
-		v.running = d.rows.Life.Go(d.runVerifier)
-	}
 }
 
 // mark marks a lease as unverified.
 func (v *verifier) mark(nonce string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.unverified[nonce] = true
-}
-
-// runVerifier checks the unverified leases until none is left, with one statement for all of them
-// at a time. A lease that can't be verified is checked again after pollInterval.
-func (d *Driver) runVerifier() {
-	for {
-		wait, more := d.verifier.next()
-		if !more {
-			return
-		}
-		select {
-		case <-time.After(wait):
-		case <-d.rows.Life.Done():
-			return
-		}
-		d.verifyOnce()
+	if len(v.unverified) == 0 {
+		v.wake <- struct{}{}
 	}
-}
-
-// next returns the time to wait before the next check. If there is nothing to check, it marks the
-// verifier as stopped, and more is false.
-func (v *verifier) next() (wait time.Duration, more bool) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.running = len(v.unverified) > 0
-	return time.Until(v.lastVerified.Add(pollInterval)), v.running
+	v.unverified[nonce] = true
 }
 
 // take returns the nonces of the unverified leases. A notification from now on marks its lease
@@ -162,19 +137,36 @@ func (v *verifier) take() []string {
 	defer v.mu.Unlock()
 	nonces := slices.Collect(maps.Keys(v.unverified))
 	clear(v.unverified)
-	v.lastVerified = time.Now()
 	return nonces
+}
+
+// verify checks the unverified leases until ctx is done, with one statement for all of them at a
+// time. A lease that can't be verified is checked again after pollInterval.
+func (d *Driver) verify(ctx context.Context) {
+	for {
+		select {
+		case <-d.verifier.wake:
+			d.verifyOnce(ctx)
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(pollInterval):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // verifyOnce ends the unverified leases that are no longer in their rows, and tells the others if
 // another process waits for them.
-func (d *Driver) verifyOnce() {
+func (d *Driver) verifyOnce(ctx context.Context) {
 	names := map[string]bool{}
 	leases := d.rows.LeasesOf(d.verifier.take()...)
 	for _, l := range leases {
 		names[l.Req.Name] = true
 	}
-	ctx, cancel := context.WithTimeout(d.rows.Life.Context(), rows.HeartbeatTimeout)
+	ctx, cancel := context.WithTimeout(ctx, rows.HeartbeatTimeout)
 	defer cancel()
 	found, err := d.readStates(ctx, d.sql.Verify, slices.Collect(maps.Keys(names)))
 	for _, l := range leases {
@@ -185,8 +177,10 @@ func (d *Driver) verifyOnce() {
 		held := slices.ContainsFunc(s.Holders, func(h entry) bool { return h.Nonce == l.Nonce && !h.Kept })
 		switch {
 		case s.Err != nil: // the next renewal reports it
-		case err != nil, !held && !l.MarkBroken():
+		case err != nil:
 			d.verifier.mark(l.Nonce)
+		case !held:
+			l.MarkBroken()
 		case s.OthersWait(d.rows.ID):
 			l.NotifyWanted()
 		}

@@ -33,8 +33,8 @@ type Driver struct {
 	modes    queryModes
 	verifier verifier
 
-	// locked has the names whose rows were locked at the last heartbeat. Only poll uses it.
-	locked map[string]bool
+	// locked has the names whose rows were locked at the last heartbeat, and when. Only poll uses it.
+	locked map[string]time.Time
 }
 
 // New returns a driver whose leases are rows of the table snib_locks, or of the one that the
@@ -67,7 +67,7 @@ func newDriver(user, own *pgxpool.Pool, c config) *Driver {
 	d := &Driver{user: user, pool: own, conf: c, sql: newStatements(c.table)}
 	d.others = make(chan struct{}, max(1, own.Config().MaxConns-1))
 	d.takings, d.freeings = driverkit.NewBatcher(d.takeAll), driverkit.NewBatcher(d.freeAll)
-	d.verifier.unverified = map[string]bool{}
+	d.verifier = verifier{unverified: map[string]bool{}, wake: make(chan struct{}, 1)}
 	backend := rows.Backend{
 		Examine: d.examine, Create: d.create, Request: d.request, Remove: d.remove, Release: d.release, Read: d.read,
 		Poll: d.poll, ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters, SetHolder: d.setHolder,

@@ -219,7 +219,6 @@ func TestRows(t *testing.T) {
 		{"PruneIgnoresHugeTokens", pruneIgnoresHugeTokens},
 		{"WantedBeforeListening", wantedBeforeListening},
 		{"Unlisted", unusableDatabases},
-		{"PoolOfOne", poolOfOne},
 		{"StalledInTransaction", stalledInTransaction},
 		{"DiskError", diskError},
 	}
@@ -380,24 +379,6 @@ func TestOptionsRefused(t *testing.T) {
 			}
 		})
 	}
-}
-
-// poolOfOne has waiters, holders and renewals share one connection.
-func poolOfOne(t *testing.T, server *pgtest.Server, _ *pgxpool.Pool) {
-	d := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 1 }))
-	l := acquire(t, d, request("one", "a"))
-	var waiters []*livetest.Waiter
-	for i := range 5 {
-		waiters = append(waiters, livetest.Waiting(t, d, request("one", fmt.Sprint("b", i))))
-	}
-	for _, w := range waiters {
-		if err := d.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
-			t.Errorf("Renew = %v", err)
-		}
-		release(t, l)
-		l = w.Get(t)
-	}
-	release(t, l)
 }
 
 // A stall is a client that stalls in each transaction, before its statements or only at the end.

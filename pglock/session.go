@@ -141,7 +141,7 @@ func (s *Session) Acquire(ctx context.Context, req driver.Request) (driver.Lease
 		switch {
 		case held:
 			outage.CountFrom(time.Now()) // the pause stays: the wait itself may need a connection
-		case ask == askWait && !errors.Is(err, driver.ErrFull):
+		case ask == askWait && h != nil && !errors.Is(err, driver.ErrFull): // the server had queued it
 			outage, sentAt = driverkit.Outage{}, time.Now()
 		}
 		ask = askTry

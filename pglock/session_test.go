@@ -1,7 +1,6 @@
 package pglock_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -33,7 +32,6 @@ func TestSession(t *testing.T) {
 		{"OneKey", oneKey},
 		{"DeadWaiterIsSkipped", deadWaiterIsSkipped},
 		{"EndsWhileGranted", endsWhileGranted},
-		{"GivenUpWhileGranted", givenUpWhileGranted},
 		{"WaiterOfEndedMain", waiterOfEndedMain},
 		{"Refusals", sessionRefusals},
 		{"ShownToOthers", shownToOthers},
@@ -272,26 +270,6 @@ func endsWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	}
 	release(t, l)
 	release(t, next.Get(t))
-}
-
-// givenUpWhileGranted cancels a request when the advisory lock is requested.
-func givenUpWhileGranted(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
-	proxy := livetest.NewProxy(t, server.Addr())
-	direct, err := pgx.ParseConfig(pgtest.URL(proxy.Addr()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, other := newSession(t, pool, pglock.Listen(direct)), newSession(t, pool)
-	release(t, acquire(t, d, request("given up", "first"))) // so that there is a session
-	heal := proxy.Stall()
-	w := livetest.Acquiring(t, d, request("given up", "a"))
-	time.Sleep(100 * time.Millisecond) // the request is on its way, or is not sent at all: both are right
-	w.Cancel()
-	if err := w.End(t); !errors.Is(err, context.Canceled) {
-		t.Errorf("Acquire = %v, want %v", err, context.Canceled)
-	}
-	heal()
-	awaitFree(t, other, "given up")
 }
 
 // waiterOfEndedMain ends the session in which a process has asked for a lock that it now waits

@@ -21,7 +21,7 @@ type Transaction interface {
 // SQLTx returns a transaction of database/sql as a [Transaction], for [Tx], [Row] and
 // [Driver.IsOwner]:
 //
-//	err := pglock.Tx(ctx, pglock.SQLTx(tx), "orders")
+//	err := pglock.Tx(ctx, pglock.SQLTx(tx), "orders", 0)
 //
 // The database may be opened with pgx/stdlib, with lib/pq, or with any other driver for PostgreSQL
 // whose errors have the method SQLState() string. Without that method, a lock that is held is not

@@ -102,9 +102,6 @@ func (a *Attempt) runRound(ctx context.Context) (*Lease, time.Duration, error) {
 	sentAt := time.Now()
 	a.pending = false
 	l, err := a.d.backend.Request(ctx, a)
-	if err == nil {
-		l.markGranted()
-	}
 	if l != nil || !errors.Is(err, driver.ErrUnavailable) { // a lease with an error is withdrawn
 		a.outage, a.lastErr = driverkit.Outage{}, nil
 		if errors.Is(err, driver.ErrHeld) {
@@ -144,7 +141,7 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 		inner, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), driverkit.CleanupTimeout, errNoAnswer)
 		defer cancel()
 		if l != nil {
-			a.d.registry.removeLease(l)
+			l.lose(nil) // nobody is told of its end
 		}
 		a.d.registry.recordCleanup(nonce, remove, remove(inner))
 	}

@@ -25,7 +25,6 @@ type Lease struct {
 	releaseMu sync.Mutex // serializes Release
 
 	mu        sync.Mutex
-	granted   bool // Acquire is about to return the lease
 	releasing bool // Release was called: from then on the end is not a loss
 	ended     bool // nothing is left to release
 	err       error
@@ -39,7 +38,7 @@ func (l *Lease) ID() string { return l.Req.ID }
 
 // Lease implements [driver.Driver]. The lease is not told when it ends.
 func (d *Driver) Lease(name, id string, ttl time.Duration) driver.Lease {
-	return &Lease{d: d, Req: driver.Request{Name: name, ID: id, TTL: ttl}, Nonce: d.newNonce(), granted: true}
+	return &Lease{d: d, Req: driver.Request{Name: name, ID: id, TTL: ttl}, Nonce: d.newNonce()}
 }
 
 // NotifyWanted tells the holder that another process waits.
@@ -49,33 +48,23 @@ func (l *Lease) NotifyWanted() {
 	}
 }
 
-// markGranted records that Acquire is about to return the lease. From then on it can be lost.
-func (l *Lease) markGranted() {
+// lose ends the lease because the store has ended it. It calls OnLost unless why is nil.
+func (l *Lease) lose(why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.granted = true
-}
-
-// lose ends the lease because the store has ended it. It calls OnLost unless why
-// is nil. It returns false, and does nothing, if the lease was not granted yet.
-func (l *Lease) lose(why error) (granted bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.granted || l.ended || l.releasing {
-		return l.granted
+	if l.ended || l.releasing {
+		return
 	}
 	l.ended, l.err = true, driver.ErrLost
 	l.d.registry.removeLease(l)
 	if l.Req.OnLost != nil && why != nil {
 		l.Req.OnLost(why)
 	}
-	return true
 }
 
-// MarkBroken ends a lease that is no longer in its row, and calls OnLost. It returns false, and
-// does nothing, if the lease was not granted yet.
-func (l *Lease) MarkBroken() bool {
-	return l.lose(fmt.Errorf("%w: it was broken, or its time was over", driver.ErrLost))
+// MarkBroken ends a lease that is no longer in its row, and calls OnLost.
+func (l *Lease) MarkBroken() {
+	l.lose(fmt.Errorf("%w: it was broken, or its time was over", driver.ErrLost))
 }
 
 // Renewed returns the answer to a renewal that was sent at start. A lease that is not held any more
