@@ -78,7 +78,8 @@ func (a *attempt) wait(ctx context.Context) (*lease, error) {
 }
 
 // tryInQueue is try, but a request in the queue keeps its place while the store is unavailable, for
-// example because the disk is full. It fails when that has lasted for RetryLimit.
+// example because the disk is full. It fails when that has lasted for RetryLimit. A grant whose
+// commit takes too long is undone, and costs the place.
 func (a *attempt) tryInQueue(ctx context.Context) (*lease, time.Duration, error) {
 	began := time.Now()
 	l, sleep, err := a.try(ctx)
@@ -152,15 +153,10 @@ const (
 var errNoAnswer = errors.New("there was no answer")
 
 // send has the writer run o. If there is no answer in time, for example because another process
-// has the writer lock and is stopped, the error is an ErrUnavailable. A request that has a
-// place in the queue waits longer, so as not to lose it.
+// has the writer lock and is stopped, the error is an ErrUnavailable.
 func (a *attempt) send(ctx context.Context, o *op) error {
-	timeout := answerTimeout
-	if a.ticket != 0 {
-		timeout = a.req.RetryLimit()
-	}
 	began := time.Now()
-	bounded, cancel := context.WithTimeoutCause(ctx, timeout, errNoAnswer)
+	bounded, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
 	defer cancel()
 	err := a.d.do(bounded, o)
 	took := time.Since(began)

@@ -94,6 +94,20 @@ func holdingStatus(t testing.TB, d *Driver) driver.Holding {
 	return st.Holders[0]
 }
 
+// TestWaitIsNoOutage has waiters that are not to retry while the store is unavailable. They wait for
+// a holder all the same.
+func TestWaitIsNoOutage(t *testing.T) {
+	t.Parallel()
+	d, req := open(t, newPath(t)), request("waiter")
+	req.RetryTimeout = time.Nanosecond
+	for range 10 {
+		l := acquire(t, d, request("holder"))
+		w := livetest.Waiting(t, d, req)
+		release(t, l)
+		release(t, w.Get(t))
+	}
+}
+
 // TestProcesses has many processes create the database and contend for one name. Each appends its
 // token to a file while it holds the lock.
 func TestProcesses(t *testing.T) {
