@@ -20,7 +20,6 @@ type attempt struct {
 	ticket, liveByte int64         // of our row among the waiters, 0 if there is none
 	hint             chan struct{} // gets a value when one of the watched bytes is unlocked
 	watched          []int64
-	left             time.Time // when the caller left during the last round; zero if it did not
 
 	outage error     // of the last round, if the store was unavailable
 	failed time.Time // when the first round of the outage began
@@ -114,9 +113,7 @@ func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 			a.remove(v.lease != nil, v.ticket, v.liveByte, func(o *op) error { return w.commit([]*op{o}) })
 		},
 	}
-	err := a.send(ctx, o)
-	a.left = o.left
-	if err != nil {
+	if err := a.send(ctx, o); err != nil {
 		return nil, 0, err
 	}
 	a.outage = nil
@@ -307,10 +304,7 @@ func (a *attempt) withdraw(l *lease) {
 		defer cancel()
 		a.remove(l != nil, a.ticket, a.liveByte, func(o *op) error { return a.d.do(ctx, o) })
 	}()
-	if a.left.IsZero() {
-		a.left = time.Now()
-	}
-	over := time.NewTimer(time.Until(a.left.Add(removalWait)))
+	over := time.NewTimer(removalWait)
 	defer over.Stop()
 	select {
 	case <-done:
