@@ -146,16 +146,20 @@ func (s *state) removeEnded(now int64) {
 	s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Until <= now })
 }
 
-// args returns the holders of the state as arguments of the statements save and insert.
+// args returns the holders of the state as arguments of the statements save and insert. The column
+// ends is the end of the last one.
 func (s *state) args() []any {
-	exclusive, holders := entry{}, encodeEntries(s.Holders)
+	exclusive, holders, ends := entry{}, encodeEntries(s.Holders), int64(0)
+	for _, h := range s.Holders {
+		ends = max(ends, h.Until)
+	}
 	if len(s.Holders) == 1 && !s.Holders[0].Shared && !s.Holders[0].Kept && s.Slots == 0 {
 		exclusive = s.Holders[0]
 		h := exclusive
 		h.ID, h.TTL, h.Until = "", 0, 0
 		holders = encode(h)
 	}
-	return []any{s.version, int64(s.token), s.Slots, []byte(exclusive.ID), exclusive.TTL, exclusive.Until, holders}
+	return []any{s.version, int64(s.token), s.Slots, []byte(exclusive.ID), exclusive.TTL, ends, holders}
 }
 
 // queueArgs returns the queue of the state as arguments of the statement save.
