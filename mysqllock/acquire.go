@@ -128,6 +128,11 @@ func (s *state) addWaiter(e entry) {
 	}
 }
 
+// removeHolder removes a holder, if there is one.
+func (s *state) removeHolder(nonce string) {
+	s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Nonce == nonce })
+}
+
 // removeWaiter removes a waiter, if there is one.
 func (s *state) removeWaiter(nonce string) {
 	s.Waiters = slices.DeleteFunc(s.Waiters, func(w entry) bool { return w.Nonce == nonce })
@@ -153,7 +158,7 @@ func (d *Driver) removeEntry(ctx context.Context, name, nonce string) error {
 	}
 	defer leave()
 	return d.change(ctx, name, func(s *state) (bool, error) {
-		s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Nonce == nonce })
+		s.removeHolder(nonce)
 		s.removeWaiter(nonce)
 		s.signalFirst()
 		s.complete = true // the entry is not among waiters that were added since

@@ -41,7 +41,6 @@ func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) 
 			return false, nil
 		}
 		s.keep(h)
-		s.removeEnded(s.Now)
 		s.signalFirst()
 		return true, nil
 	})
@@ -49,11 +48,12 @@ func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) 
 }
 
 // keep keeps a hold that was released until it has lasted its MinHold. If the server's clock was set
-// back since the grant, it lasts for that from now.
+// back since the grant, it lasts for that from now. Other holders stay, see recall.
 func (s *state) keep(h *entry) {
 	h.Since = min(h.Since, s.latest)
-	if h.Until, h.Kept = h.Since+h.MinHold, true; h.MinHold == 0 {
-		h.Until = s.Now
+	h.Until, h.Kept = h.Since+h.MinHold, true
+	if h.MinHold == 0 || h.Until <= s.Now {
+		s.removeHolder(h.Nonce)
 	}
 }
 
