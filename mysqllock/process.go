@@ -35,7 +35,7 @@ func (w *processes) init() {
 // first, and handles the signals that the watcher has missed: one may be to a waiter that could not
 // be withdrawn, and nobody else removes that while this process lives.
 func (d *Driver) poll(ctx context.Context, names, _ []string, heartbeat bool) (map[string]*rows.State, error) {
-	ctx = admitted(ctx) // nobody else polls, and a poll waits for no row
+	ctx = limitLockWait(admitted(ctx), 1) // nobody else polls, and a poll waits for no row
 	if heartbeat {
 		if err := d.processes.ensureHeartbeat(ctx, d); err != nil {
 			return nil, err
@@ -68,7 +68,7 @@ func (w *processes) ensureHeartbeat(ctx context.Context, d *Driver) error {
 	if sentAt.Sub(w.lastHeartbeat) < rows.HeartbeatInterval*9/10 {
 		return nil
 	}
-	text := complete(d.sql.Heartbeat, []byte(processPrefix+d.rows.ID), timeout, timeout)
+	text := lockLimit(ctx) + complete(d.sql.Heartbeat, []byte(processPrefix+d.rows.ID), timeout, timeout)
 	_, err = d.run(ctx, func(ctx context.Context, conn *sql.Conn) error {
 		res, err := conn.ExecContext(ctx, text)
 		if err != nil {

@@ -143,12 +143,15 @@ func (d *Driver) runOnce(ctx context.Context, fn func(context.Context, *sql.Conn
 	case err != nil:
 		return err
 	}
-	began := time.Now()
+	began, longest := time.Now(), maxLockWait
+	if lockLimit(ctx) != "" {
+		longest = time.Second
+	}
 	switch err = fn(ctx, conn); {
 	case refusesWrites(err):
 		hangUp(conn)
-	case err != nil && code(err) == 0 && ctx.Err() != nil && lockLimit(ctx) != "" && time.Since(began) > time.Second:
-		// It waited for no lock, so the server did not answer. A NAT may have lost the idle ones, too.
+	case err != nil && code(err) == 0 && ctx.Err() != nil && time.Since(began) > longest:
+		// A lock would have made it fail, so the server did not answer. A NAT may have lost the idle ones, too.
 		d.db.SetMaxIdleConns(-1)
 		d.db.SetMaxIdleConns(maxIdle)
 	}
