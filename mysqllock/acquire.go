@@ -31,9 +31,8 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 	}
 	var last *state // as it was written, if a change was necessary
 	var h *entry    // the entry that was granted
-	isNew := false
 	err = d.changeLocked(ctx, a.Req.Name, m, func(s *state) (write bool, err error) {
-		last, isNew = s, !s.exists
+		last = s
 		h, write, err = d.decide(ctx, a, s)
 		if write {
 			a.MarkSent()
@@ -48,7 +47,7 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 		return nil, err
 	case h == nil:
 		return nil, driver.ErrHeld
-	case isNew:
+	case !last.exists:
 		d.rows.NoteNewRow()
 	}
 	return a.Grant(*h, last.start, last.OthersWait(d.rows.ID)), nil

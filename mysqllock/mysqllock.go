@@ -62,10 +62,11 @@ func New(conf *mysql.Config, opts ...Option) (*Driver, error) {
 }
 
 func newDriver(db *sql.DB, table string) *Driver {
-	d := &Driver{db: db, table: table, sql: newStatements(table)}
-	d.processes.init()
-	d.rowMutexes.init()
-	d.acquiring, d.releasing, d.renewing = make(semaphore, maxConns), make(semaphore, maxConns), make(semaphore, maxConns)
+	d := &Driver{
+		db: db, table: table, sql: newStatements(table), rowMutexes: rowMutexes{all: map[string]*rowMutex{}},
+		processes: processes{others: map[string]processRow{}, heartbeatLock: make(semaphore, 1)},
+		acquiring: make(semaphore, maxConns), releasing: make(semaphore, maxConns), renewing: make(semaphore, maxConns),
+	}
 	backend := rows.Backend{
 		Examine: d.examine, Create: d.create, Request: d.request, Remove: d.removeEntry, Release: d.release,
 		Read: d.readStates, Poll: d.poll, ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters,

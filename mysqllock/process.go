@@ -27,10 +27,6 @@ type processes struct {
 	lastHeartbeat time.Time // when this process sent its last one
 }
 
-func (w *processes) init() {
-	w.others, w.heartbeatLock = map[string]processRow{}, make(semaphore, 1)
-}
-
 // poll reads the rows that attempts wait for. If a heartbeat of this process is due, it sends that
 // first, and handles the signals that the watcher has missed: one may be to a waiter that could not
 // be withdrawn, and nobody else removes that while this process lives.

@@ -267,8 +267,6 @@ type rowMutex struct {
 	last *state // nil if it is not known; only for who has locked the mutex
 }
 
-func (l *rowMutexes) init() { l.all = map[string]*rowMutex{} }
-
 // offer has the next change of a row begin with a state that the watcher has seen. It does nothing
 // if a change is under way.
 func (l *rowMutexes) offer(s *state) {
