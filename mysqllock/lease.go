@@ -47,8 +47,8 @@ func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) 
 	return freed, err
 }
 
-// keep keeps a hold that was released until it has lasted its MinHold. If the server's clock was set
-// back since the grant, it lasts for that from now. Other holders stay, see recall.
+// keep keeps a hold that was released until it has lasted its MinHold. If the server's clock was
+// set back since the grant, it lasts for that from now. Other holders stay, see recall.
 func (s *state) keep(h *entry) {
 	h.Since = min(h.Since, s.latest)
 	h.Until, h.Kept = h.Since+h.MinHold, true

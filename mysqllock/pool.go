@@ -23,7 +23,8 @@ const maxIdle = 3*maxConns + 2
 // server without a connection left, even if it renews seldom.
 const maxIdleTime = 30 * time.Minute
 
-// maxLockWait is how long a statement waits for a row that others have locked, before it starts over.
+// maxLockWait is how long a statement waits for a row that others have locked, before it starts
+// over.
 const maxLockWait = 3 * time.Second
 
 // newPool returns the pool of a driver: it connects as the program does, and nobody else uses it.

@@ -42,8 +42,8 @@ func TestConnections(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsLost has all connections of a pool die unnoticed, as when a NAT forgets them. No
-// request may wait for an answer on each of them.
+// TestIdleConnectionsLost has all connections of a pool die unnoticed, as when a NAT forgets them.
+// No request may wait for an answer on each of them.
 func TestIdleConnectionsLost(t *testing.T) {
 	t.Parallel()
 	server := database(t)

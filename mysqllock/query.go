@@ -143,15 +143,13 @@ func (d *Driver) runOnce(ctx context.Context, fn func(context.Context, *sql.Conn
 	case err != nil:
 		return err
 	}
-	began, longest := time.Now(), maxLockWait
-	if lockLimit(ctx) != "" {
-		longest = time.Second
-	}
+	began := time.Now()
 	switch err = fn(ctx, conn); {
 	case refusesWrites(err):
 		hangUp(conn)
-	case err != nil && code(err) == 0 && ctx.Err() != nil && time.Since(began) > longest:
-		// A lock would have made it fail, so the server did not answer. A NAT may have lost the idle ones, too.
+	case err != nil && code(err) == 0 && ctx.Err() != nil &&
+		(time.Since(began) > maxLockWait || lockLimit(ctx) != "" && time.Since(began) > time.Second):
+		// It waited for no lock, so the server did not answer. A NAT may have lost the idle ones, too.
 		d.db.SetMaxIdleConns(-1)
 		d.db.SetMaxIdleConns(maxIdle)
 	}
@@ -199,12 +197,9 @@ func appendLiteral(to []byte, value any) []byte {
 	panic(fmt.Sprintf("mysqllock: no literal for a %T", value))
 }
 
-// placeholders returns n question marks for a list.
-func placeholders(n int) string { return strings.TrimPrefix(strings.Repeat(", ?", n), ", ") }
-
 // forNames returns a statement for n names.
 func forNames(statement string, n int) string {
-	statement = strings.ReplaceAll(statement, "[names]", placeholders(n))
+	statement = strings.ReplaceAll(statement, "[names]", strings.TrimPrefix(strings.Repeat(", ?", n), ", "))
 	return strings.ReplaceAll(statement, "[cases]", strings.TrimSpace(strings.Repeat("WHEN ? THEN ? ", n)))
 }
 

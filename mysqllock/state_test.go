@@ -154,8 +154,8 @@ func TestRecallAllowsForDrift(t *testing.T) {
 	}
 }
 
-// TestMinHoldOfRecalledRow grants a lock by a row whose time is known to within 100 ms, and releases
-// it by one that is known to within 1 s. MinHold counts from the grant's start at least.
+// TestMinHoldOfRecalledRow grants a lock by a row whose time is known to within 100 ms, and
+// releases it by one that is known to within 1 s. MinHold counts from the grant's start at least.
 func TestMinHoldOfRecalledRow(t *testing.T) {
 	recalled := func(s state, within time.Duration) *state {
 		s.at = driver.Now()

@@ -94,8 +94,8 @@ func holdingStatus(t testing.TB, d *Driver) driver.Holding {
 	return st.Holders[0]
 }
 
-// TestWaitIsNoOutage has waiters that are not to retry while the store is unavailable. They wait for
-// a holder all the same.
+// TestWaitIsNoOutage has waiters that are not to retry while the store is unavailable. They wait
+// for a holder all the same.
 func TestWaitIsNoOutage(t *testing.T) {
 	t.Parallel()
 	d, req := open(t, newPath(t)), request("waiter")
