@@ -93,7 +93,7 @@ func extend(e *entry, now, ttl int64) {
 
 // grant makes a holder of a waiter or a newcomer.
 func (s *state) grant(e entry, ttl int64) *entry {
-	s.removeWaiter(e.Nonce)
+	s.remove(e.Nonce)
 	// Since is not Now, which may be before the grant's start: MinHold counts from there.
 	e.Token, e.Since, e.Until = s.nextTokens(e.Tokens), s.latest, s.latest+ttl
 	s.Holders = append(s.Holders, e)
@@ -127,14 +127,10 @@ func (s *state) addWaiter(e entry) {
 	}
 }
 
-// removeHolder removes a holder, if there is one.
-func (s *state) removeHolder(nonce string) {
-	s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Nonce == nonce })
-}
-
-// removeWaiter removes a waiter, if there is one.
-func (s *state) removeWaiter(nonce string) {
-	s.Waiters = slices.DeleteFunc(s.Waiters, func(w entry) bool { return w.Nonce == nonce })
+// remove removes what an attempt has left, if there is anything: a waiter or a holder.
+func (s *state) remove(nonce string) {
+	isIt := func(e entry) bool { return e.Nonce == nonce }
+	s.Holders, s.Waiters = slices.DeleteFunc(s.Holders, isIt), slices.DeleteFunc(s.Waiters, isIt)
 }
 
 // clearSignal replaces a signal to the driver with this id that has no effect, and reports
@@ -157,8 +153,7 @@ func (d *Driver) removeEntry(ctx context.Context, name, nonce string) error {
 	}
 	defer leave()
 	return d.change(ctx, name, func(s *state) (bool, error) {
-		s.removeHolder(nonce)
-		s.removeWaiter(nonce)
+		s.remove(nonce)
 		s.signalFirst()
 		s.complete = true // the entry is not among waiters that were added since
 		return true, nil

@@ -53,7 +53,7 @@ func (s *state) keep(h *entry) {
 	h.Since = min(h.Since, s.latest)
 	h.Until, h.Kept = h.Since+h.MinHold, true
 	if h.MinHold == 0 || h.Until <= s.Now {
-		s.removeHolder(h.Nonce)
+		s.remove(h.Nonce)
 	}
 }
 
