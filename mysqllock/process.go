@@ -46,7 +46,7 @@ func (d *Driver) poll(ctx context.Context, names, _ []string, heartbeat bool) (m
 			return nil, err
 		}
 	}
-	found, err := d.read(ctx, names)
+	found, err := d.readBy(ctx, d.sql.Read, names, false)
 	if err == nil {
 		d.writeCapped(found)
 	}

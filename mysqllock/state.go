@@ -189,13 +189,6 @@ func (s *state) signalFirst() {
 	}
 }
 
-// read reads the states of names from the primary. Names without a row are missing from the result,
-// unless it is the only name. A server that has set read_only is refused, because it may know
-// nothing of what the primary has granted since.
-func (d *Driver) read(ctx context.Context, all []string) (map[string]*state, error) {
-	return d.readBy(ctx, d.sql.Read, all, false)
-}
-
 // readCommitted reads the state of a name from the primary. It waits for the transactions that are
 // changing the row, because a change of an older state would fail.
 func (d *Driver) readCommitted(ctx context.Context, name string) (*state, error) {
@@ -203,8 +196,9 @@ func (d *Driver) readCommitted(ctx context.Context, name string) (*state, error)
 	return found[name], err
 }
 
-// readBy is read by one of the statements read and readCommitted, and also from a replica if
-// replica is true.
+// readBy reads the states of names by one of the statements read and readCommitted. Names without a
+// row are missing from the result, unless it is the only name. Unless replica is true, a server
+// that has set read_only is refused: it may know nothing of what the primary has granted since.
 func (d *Driver) readBy(ctx context.Context, text string, all []string, replica bool) (map[string]*state, error) {
 	found := map[string]*state{}
 	for chunk := range slices.Chunk(all, maxNames) {
