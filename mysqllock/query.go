@@ -147,9 +147,9 @@ func (d *Driver) runOnce(ctx context.Context, fn func(context.Context, *sql.Conn
 	switch err = fn(ctx, conn); {
 	case refusesWrites(err):
 		hangUp(conn)
-	case err != nil && code(err) == 0 && ctx.Err() != nil &&
-		(time.Since(began) > maxLockWait || lockLimit(ctx) != "" && time.Since(began) > time.Second):
+	case err != nil && code(err) == 0 && ctx.Err() != nil && time.Since(began) > maxLockWait+time.Second:
 		// It waited for no lock, so the server did not answer. A NAT may have lost the idle ones, too.
+		// A shorter stall must not cost them: a server that is full would give renewals no other.
 		d.db.SetMaxIdleConns(-1)
 		d.db.SetMaxIdleConns(maxIdle)
 	}

@@ -2,6 +2,7 @@ package mysqllock
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"reflect"
 	"slices"
@@ -72,6 +73,30 @@ func TestRequestsDelayNobody(t *testing.T) {
 	}
 	if err := l.Release(ctx); err != nil {
 		t.Errorf("Release beside requests = %v", err)
+	}
+}
+
+// TestStallKeepsIdleConnections has a server that does not answer for as long as polls and signals
+// wait. A full server would not replace the idle connections, which renewals need.
+func TestStallKeepsIdleConnections(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	for inTime := false; !inTime; {
+		before, began := d.db.Stats().MaxIdleClosed, time.Now()
+		ctx, cancel := context.WithTimeout(limitLockWait(t.Context(), 1), rows.HeartbeatTimeout)
+		defer cancel()
+		err := d.runOnce(ctx, func(ctx context.Context, _ *sql.Conn) error {
+			if idle, err := d.db.Conn(t.Context()); err != nil || idle.Close() != nil {
+				t.Errorf("Conn = %v", err)
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		closed := d.db.Stats().MaxIdleClosed - before
+		inTime = time.Since(began) <= maxLockWait+time.Second
+		if err == nil || inTime && closed > 0 {
+			t.Errorf("a short stall = %v, and has closed %d idle connections, want an error and none", err, closed)
+		}
 	}
 }
 
