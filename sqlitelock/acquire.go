@@ -77,8 +77,7 @@ func (a *attempt) wait(ctx context.Context) (*lease, error) {
 }
 
 // tryInQueue is try, but a request in the queue keeps its place while the store is unavailable, for
-// example because the disk is full. It fails when that has lasted for RetryLimit. A grant whose
-// commit takes too long is undone, and costs the place.
+// example because the disk is full. It fails when that has lasted for RetryLimit.
 func (a *attempt) tryInQueue(ctx context.Context) (*lease, time.Duration, error) {
 	began := time.Now()
 	l, sleep, err := a.try(ctx)
@@ -137,8 +136,8 @@ func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 }
 
 const (
-	// answerTimeout bounds the wait for one answer. It ends before the core gives up, because
-	// the core's error can't say why there was no answer.
+	// answerTimeout bounds the wait for one answer, except in the queue. It ends before the core gives
+	// up, because the core's error can't say why there was no answer.
 	answerTimeout = driver.AnswerTimeout * 9 / 10
 
 	// slowAnswer is the time after which an error mentions how long the answer took. Most
@@ -150,10 +149,15 @@ const (
 var errNoAnswer = errors.New("there was no answer")
 
 // send has the writer run o. If there is no answer in time, for example because another process
-// has the writer lock and is stopped, the error is an ErrUnavailable.
+// has the writer lock and is stopped, the error is an ErrUnavailable. A request in the queue waits
+// for up to RetryLimit: if it left while its grant is committed, it would lose its place.
 func (a *attempt) send(ctx context.Context, o *op) error {
+	timeout := answerTimeout
+	if a.ticket != 0 {
+		timeout = max(timeout, a.req.RetryLimit())
+	}
 	began := time.Now()
-	bounded, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
+	bounded, cancel := context.WithTimeoutCause(ctx, timeout, errNoAnswer)
 	defer cancel()
 	err := a.d.do(bounded, o)
 	took := time.Since(began)

@@ -108,6 +108,20 @@ func TestWaitIsNoOutage(t *testing.T) {
 	}
 }
 
+// TestSlowDiskKeepsPlace has the disk take longer for a waiter's round than a request waits for an
+// answer. If the waiter left meanwhile, its grant would be undone, and its place be lost.
+func TestSlowDiskKeepsPlace(t *testing.T) {
+	t.Parallel()
+	a := &attempt{d: open(t, newPath(t)), req: request("waiter"), ticket: 1}
+	err := a.send(t.Context(), &op{run: func(*tx) error {
+		time.Sleep(answerTimeout + time.Second) // the disk
+		return nil
+	}})
+	if err != nil {
+		t.Errorf("a slow round of a waiter = %v", err)
+	}
+}
+
 // TestProcesses has many processes create the database and contend for one name. Each appends its
 // token to a file while it holds the lock.
 func TestProcesses(t *testing.T) {
