@@ -170,7 +170,7 @@ func TestRecallAllowsForDrift(t *testing.T) {
 		s = &state{State: rows.State{Holders: slices.Clone(holders)}, at: at.Add(-9900 * time.Millisecond)}
 		s = (&rowMutex{last: s}).recall()
 	}
-	s.keep(&s.Holders[0])
+	s.release(&s.Holders[0])
 	if len(s.Holders) != 1 || s.Holders[0].ID != "perhaps over" {
 		t.Fatalf("after a release there are %+v, want the holder that is perhaps over", s.Holders)
 	}
@@ -193,7 +193,7 @@ func TestMinHoldOfRecalledRow(t *testing.T) {
 		t.Errorf("a hold is %v old before its start", rows.Between(h.Since, s.latest))
 	}
 	s = recalled(state{State: rows.State{Now: h.Since - 500_000, Holders: []entry{h}}}, time.Second)
-	s.keep(&s.Holders[0])
+	s.release(&s.Holders[0])
 	if got := s.Holders[0].Until; got < h.Since+h.MinHold {
 		t.Errorf("a hold is kept for %v from its start, want %v", rows.Between(h.Since, got), rows.Between(0, h.MinHold))
 	}
