@@ -229,7 +229,7 @@ func (d *Driver) readBy(ctx context.Context, text string, all []string, replica 
 	return found, d.reapDead(ctx, found)
 }
 
-// readStates is read for [rows.Backend], for people who look. They may look at a replica.
+// readStates is readBy for [rows.Backend], for people who look. They may look at a replica.
 func (d *Driver) readStates(ctx context.Context, names []string) (map[string]*rows.State, error) {
 	found, err := d.readBy(ctx, d.sql.Read, names, true)
 	return statesOf(found), err
