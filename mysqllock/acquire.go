@@ -31,9 +31,8 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 	}
 	var last *state // as it was written, if a change was necessary
 	var h *entry    // the entry that was granted
-	isNew := false
 	err = d.changeLocked(ctx, a.Req.Name, m, func(s *state) (write bool, err error) {
-		last, isNew = s, !s.exists
+		last = s
 		h, write, err = d.decide(ctx, a, s)
 		if write {
 			a.MarkSent()
@@ -48,7 +47,7 @@ func (d *Driver) request(ctx context.Context, a *attempt) (*lease, error) {
 		return nil, err
 	case h == nil:
 		return nil, driver.ErrHeld
-	case isNew:
+	case !last.exists:
 		d.rows.NoteNewRow()
 	}
 	return a.Grant(*h, last.start, last.OthersWait(d.rows.ID)), nil
@@ -94,7 +93,7 @@ func extend(e *entry, now, ttl int64) {
 
 // grant makes a holder of a waiter or a newcomer.
 func (s *state) grant(e entry, ttl int64) *entry {
-	s.removeWaiter(e.Nonce)
+	s.remove(e.Nonce)
 	// Since is not Now, which may be before the grant's start: MinHold counts from there.
 	e.Token, e.Since, e.Until = s.nextTokens(e.Tokens), s.latest, s.latest+ttl
 	s.Holders = append(s.Holders, e)
@@ -128,9 +127,10 @@ func (s *state) addWaiter(e entry) {
 	}
 }
 
-// removeWaiter removes a waiter, if there is one.
-func (s *state) removeWaiter(nonce string) {
-	s.Waiters = slices.DeleteFunc(s.Waiters, func(w entry) bool { return w.Nonce == nonce })
+// remove removes what an attempt has left, if there is anything: a waiter or a holder.
+func (s *state) remove(nonce string) {
+	isIt := func(e entry) bool { return e.Nonce == nonce }
+	s.Holders, s.Waiters = slices.DeleteFunc(s.Holders, isIt), slices.DeleteFunc(s.Waiters, isIt)
 }
 
 // clearSignal replaces a signal to the driver with this id that has no effect, and reports
@@ -153,8 +153,7 @@ func (d *Driver) removeEntry(ctx context.Context, name, nonce string) error {
 	}
 	defer leave()
 	return d.change(ctx, name, func(s *state) (bool, error) {
-		s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Nonce == nonce })
-		s.removeWaiter(nonce)
+		s.remove(nonce)
 		s.signalFirst()
 		s.complete = true // the entry is not among waiters that were added since
 		return true, nil

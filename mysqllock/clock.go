@@ -22,19 +22,14 @@ const clockTolerance = time.Second
 func (s *state) capEnds(latest int64) {
 	for i := range s.Holders {
 		h := &s.Holders[i]
-		life := lifetime(h)
+		life := rows.Between(0, h.TTL) // how long it counts if it is not renewed, or 0 if its row does not say
+		if h.Kept {
+			life = rows.Between(0, h.MinHold)
+		}
 		if life > 0 && rows.Between(latest, h.Until) > life+clockTolerance {
 			h.Until, s.capped = latest+life.Microseconds(), true
 		}
 	}
-}
-
-// lifetime is how long a hold counts if it is not renewed, or 0 if its row does not say.
-func lifetime(e *entry) time.Duration {
-	if e.Kept {
-		return rows.Between(0, e.MinHold)
-	}
-	return rows.Between(0, e.TTL)
 }
 
 // writeCapped writes the new ends of the states that have some.

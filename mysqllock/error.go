@@ -137,7 +137,7 @@ func (d *Driver) rowError(name string, err error) error {
 	if !isMalformed(err) || errors.As(err, new(*driverkit.RowError)) {
 		return err
 	}
-	return &driverkit.RowError{Name: name, Table: d.conf.table, Err: err}
+	return &driverkit.RowError{Name: name, Table: d.table, Err: err}
 }
 
 // explain adds a remedy where the server's message has none, and marks transient errors with
@@ -157,7 +157,7 @@ func (d *Driver) explain(ctx context.Context, err error) error {
 	case n == tableAccessDenied:
 		return fmt.Errorf("this user may not use the table %s: %w; the owner of the table has to run: GRANT SELECT, "+
 			"INSERT, UPDATE, DELETE "+
-			"ON %s TO the user", d.conf.table, err, d.conf.table)
+			"ON %s TO the user", d.table, err, d.table)
 	case n == unknownVariable && strings.Contains(err.Error(), "max_statement_time"): // which the pool sets
 		return driver.Invalidf("server: it has to be MariaDB 10.3 or later: %w", err)
 	case slices.Contains([]uint16{unknownDatabase, unknownCharset, unknownVariable, wrongValue, wrongType,

@@ -40,21 +40,21 @@ func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) 
 		if freed = h != nil || s.maybeWritten; h == nil { // a try without an answer has freed it
 			return false, nil
 		}
-		s.keep(h)
-		s.removeEnded(s.Now)
-		s.signalFirst()
+		s.release(h)
 		return true, nil
 	})
 	return freed, err
 }
 
-// keep keeps a hold that was released until it has lasted its MinHold. If the server's clock was set
-// back since the grant, it lasts for that from now.
-func (s *state) keep(h *entry) {
+// release ends a hold, or keeps it until it has lasted its MinHold. If the server's clock was set
+// back since the grant, it lasts for that from now. Other holders stay, see recall.
+func (s *state) release(h *entry) {
 	h.Since = min(h.Since, s.latest)
-	if h.Until, h.Kept = h.Since+h.MinHold, true; h.MinHold == 0 {
-		h.Until = s.Now
+	h.Until, h.Kept = h.Since+h.MinHold, true
+	if h.MinHold == 0 || h.Until <= s.Now {
+		s.remove(h.Nonce)
 	}
+	s.signalFirst()
 }
 
 // setHolder changes what a lease's row says of its holder.

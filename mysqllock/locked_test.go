@@ -28,7 +28,7 @@ func TestLockedRow(t *testing.T) {
 	open := func() rowstest.Driver { return newDriver(t, server.DSN()) }
 	lock := func(name string) func() { return lockRow(t, db, name) }
 	t.Run("Rows", func(t *testing.T) { rowstest.LockedRow(t, open, lock) })
-	const waiting = "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'SET STATEMENT innodb_lock_wait_timeout = 1 %'"
+	const waiting = "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'SET STATEMENT innodb_lock_wait_timeout = 1 FOR UPDATE%'"
 	waits := func() bool { return number(t, db, waiting) > 0 }
 	t.Run("Renew", func(t *testing.T) { rowstest.RenewBesideLockedRows(t, open(), lock, waits) })
 }

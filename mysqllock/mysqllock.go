@@ -21,9 +21,9 @@ type methods = rows.Methods
 // concurrent use.
 type Driver struct {
 	methods
-	db   *sql.DB // the driver's own
-	conf config
-	sql  statements
+	db    *sql.DB // the driver's own
+	table string  // quoted
+	sql   statements
 
 	rows       *rows.Driver
 	rowMutexes rowMutexes
@@ -44,7 +44,10 @@ type Driver struct {
 //
 // New does not contact the server. An invalid option or conf is a [driver.ErrInvalid].
 func New(conf *mysql.Config, opts ...Option) (*Driver, error) {
-	c, err := newConfig(opts)
+	table, err := defaultTable, error(nil)
+	for _, opt := range opts {
+		err = errors.Join(err, opt.apply(&table))
+	}
 	if conf == nil {
 		err = driver.Invalidf("config: it is nil")
 	}
@@ -55,14 +58,15 @@ func New(conf *mysql.Config, opts ...Option) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newDriver(db, c), nil
+	return newDriver(db, table), nil
 }
 
-func newDriver(db *sql.DB, c config) *Driver {
-	d := &Driver{db: db, conf: c, sql: newStatements(c.table)}
-	d.processes.init()
-	d.rowMutexes.init()
-	d.acquiring, d.releasing, d.renewing = make(semaphore, maxConns), make(semaphore, maxConns), make(semaphore, maxConns)
+func newDriver(db *sql.DB, table string) *Driver {
+	d := &Driver{
+		db: db, table: table, sql: newStatements(table), rowMutexes: rowMutexes{all: map[string]*rowMutex{}},
+		processes: processes{others: map[string]processRow{}, heartbeatLock: make(semaphore, 1)},
+		acquiring: make(semaphore, maxConns), releasing: make(semaphore, maxConns), renewing: make(semaphore, maxConns),
+	}
 	backend := rows.Backend{
 		Examine: d.examine, Create: d.create, Request: d.request, Remove: d.removeEntry, Release: d.release,
 		Read: d.readStates, Poll: d.poll, ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters,
@@ -101,20 +105,4 @@ func (d *Driver) Close() error {
 		_ = d.db.Close() // a connection that is dead has an error
 	}
 	return nil
-}
-
-// A config is the result of the options.
-type config struct {
-	table string // quoted
-}
-
-// defaultTable is the name of the table if the option Table gives no other.
-const defaultTable = "snib_locks"
-
-func newConfig(opts []Option) (c config, err error) {
-	c.table = "`" + defaultTable + "`"
-	for _, opt := range opts {
-		err = errors.Join(err, opt.apply(&c))
-	}
-	return c, err
 }

@@ -7,21 +7,24 @@ import (
 )
 
 // An Option changes how a driver works.
-type Option struct{ set func(*config) error }
+type Option struct{ set func(table *string) error }
 
-func (o Option) apply(c *config) error {
+func (o Option) apply(table *string) error {
 	if o.set == nil {
 		return driver.Invalidf("option: the zero Option")
 	}
-	return o.set(c)
+	return o.set(table)
 }
+
+// defaultTable is the table, quoted, if the option Table names no other.
+const defaultTable = "`snib_locks`"
 
 // Table names the table, after its database and a dot if that is not the database of the
 // connection: "locks", "infra.locks". All processes that are to exclude one another must name the
 // same table. The default is snib_locks.
 func Table(name string) Option {
-	return Option{func(c *config) (err error) {
-		c.table, err = quote(name)
+	return Option{func(table *string) (err error) {
+		*table, err = quote(name)
 		return err
 	}}
 }

@@ -1,6 +1,7 @@
 package mysqllock
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -26,12 +27,12 @@ func (d *Driver) IsOwner(ctx context.Context, tx *sql.Tx, name string, token uin
 	var s state
 	// The first statement may have waited for the row, and its clock is that of its beginning.
 	for range 2 {
-		var err error
-		if s, err = d.readLocked(ctx, tx, name); err != nil {
-			return err
+		rows, err := tx.QueryContext(ctx, d.sql.ReadLocked, []byte(name))
+		if err == nil {
+			err = forEachRow(rows, func(rows *sql.Rows) (err error) { s, err = d.scanState(rows); return err })
 		}
-		if s.Err != nil {
-			return s.Err
+		if err = cmp.Or(err, s.Err); err != nil {
+			return err
 		}
 		if s.readOnly {
 			return errReplica
@@ -58,13 +59,4 @@ func (d *Driver) touch(ctx context.Context, tx *sql.Tx, name string) error {
 		_, err = tx.ExecContext(ctx, complete(d.sql.Touch, []byte(name)))
 	}
 	return err
-}
-
-func (d *Driver) readLocked(ctx context.Context, tx *sql.Tx, name string) (s state, err error) {
-	rows, err := tx.QueryContext(ctx, d.sql.ReadLocked, []byte(name))
-	if err != nil {
-		return s, err
-	}
-	err = forEachRow(rows, func(rows *sql.Rows) (err error) { s, err = d.scanState(rows); return err })
-	return s, err
 }

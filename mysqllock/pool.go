@@ -23,6 +23,10 @@ const maxIdle = 3*maxConns + 2
 // server without a connection left, even if it renews seldom.
 const maxIdleTime = 30 * time.Minute
 
+// maxLockWait is how long a statement waits for a row that others have locked, before it starts
+// over.
+const maxLockWait = 3 * time.Second
+
 // newPool returns the pool of a driver: it connects as the program does, and nobody else uses it.
 // In a shared pool a renewal would wait for the program's own queries, and a few slow ones would
 // lose all its locks. Semaphores bound its size, so that nobody waits in it.
@@ -33,6 +37,7 @@ func newPool(program *mysql.Config) (*sql.DB, error) {
 		conf.Params[strings.ToLower(name)] = value
 	}
 	conf.Params["autocommit"], conf.Params["max_statement_time"] = "1", "0" // our own contexts limit the time
+	conf.Params["innodb_lock_wait_timeout"] = fmt.Sprint(maxLockWait.Seconds())
 	// These would end each watch, and hide error 1290.
 	conf.ReadTimeout, conf.WriteTimeout, conf.RejectReadOnly = 0, 0, false
 	connector, err := mysql.NewConnector(conf)

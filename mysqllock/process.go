@@ -27,15 +27,11 @@ type processes struct {
 	lastHeartbeat time.Time // when this process sent its last one
 }
 
-func (w *processes) init() {
-	w.others, w.heartbeatLock = map[string]processRow{}, make(semaphore, 1)
-}
-
 // poll reads the rows that attempts wait for. If a heartbeat of this process is due, it sends that
 // first, and handles the signals that the watcher has missed: one may be to a waiter that could not
 // be withdrawn, and nobody else removes that while this process lives.
 func (d *Driver) poll(ctx context.Context, names, _ []string, heartbeat bool) (map[string]*rows.State, error) {
-	ctx = admitted(ctx) // nobody else polls, and a poll waits for no row
+	ctx = limitLockWait(admitted(ctx), 1) // nobody else polls, and only a heartbeat may wait for a row
 	if heartbeat {
 		if err := d.processes.ensureHeartbeat(ctx, d); err != nil {
 			return nil, err
@@ -50,7 +46,7 @@ func (d *Driver) poll(ctx context.Context, names, _ []string, heartbeat bool) (m
 			return nil, err
 		}
 	}
-	found, err := d.read(ctx, names)
+	found, err := d.readBy(ctx, d.sql.Read, names, false)
 	if err == nil {
 		d.writeCapped(found)
 	}
@@ -68,7 +64,7 @@ func (w *processes) ensureHeartbeat(ctx context.Context, d *Driver) error {
 	if sentAt.Sub(w.lastHeartbeat) < rows.HeartbeatInterval*9/10 {
 		return nil
 	}
-	text := complete(d.sql.Heartbeat, []byte(processPrefix+d.rows.ID), timeout, timeout)
+	text := lockLimit(ctx) + complete(d.sql.Heartbeat, []byte(processPrefix+d.rows.ID), timeout, timeout)
 	_, err = d.run(ctx, func(ctx context.Context, conn *sql.Conn) error {
 		res, err := conn.ExecContext(ctx, text)
 		if err != nil {

@@ -147,8 +147,9 @@ func (d *Driver) runOnce(ctx context.Context, fn func(context.Context, *sql.Conn
 	switch err = fn(ctx, conn); {
 	case refusesWrites(err):
 		hangUp(conn)
-	case err != nil && code(err) == 0 && ctx.Err() != nil && lockLimit(ctx) != "" && time.Since(began) > time.Second:
+	case err != nil && code(err) == 0 && ctx.Err() != nil && time.Since(began) > maxLockWait+time.Second:
 		// It waited for no lock, so the server did not answer. A NAT may have lost the idle ones, too.
+		// A shorter stall must not cost them: a server that is full would give renewals no other.
 		d.db.SetMaxIdleConns(-1)
 		d.db.SetMaxIdleConns(maxIdle)
 	}
@@ -196,12 +197,9 @@ func appendLiteral(to []byte, value any) []byte {
 	panic(fmt.Sprintf("mysqllock: no literal for a %T", value))
 }
 
-// placeholders returns n question marks for a list.
-func placeholders(n int) string { return strings.TrimPrefix(strings.Repeat(", ?", n), ", ") }
-
 // forNames returns a statement for n names.
 func forNames(statement string, n int) string {
-	statement = strings.ReplaceAll(statement, "[names]", placeholders(n))
+	statement = strings.ReplaceAll(statement, "[names]", strings.TrimPrefix(strings.Repeat(", ?", n), ", "))
 	return strings.ReplaceAll(statement, "[cases]", strings.TrimSpace(strings.Repeat("WHEN ? THEN ? ", n)))
 }
 

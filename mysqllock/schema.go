@@ -22,7 +22,7 @@ const version = 1
 // A user of locks needs SELECT, INSERT, UPDATE and DELETE on the table, and nothing else. An
 // invalid name of a table is a [driver.ErrInvalid].
 func Schema(table string) (string, error) {
-	quoted, err := quote(cmp.Or(table, defaultTable))
+	quoted, err := quote(cmp.Or(table, strings.Trim(defaultTable, "`")))
 	if err != nil {
 		return "", err
 	}
@@ -51,13 +51,13 @@ func (d *Driver) examine(ctx context.Context) error {
 	err = d.query(ctx, d.sql.Inspect, nil, func(rows *sql.Rows) error { return rows.Scan(&found) })
 	switch {
 	case code(err) == unknownColumn:
-		return driver.Invalidf("table %s: it is not one of ours (%w); name another with the option Table", d.conf.table, err)
+		return driver.Invalidf("table %s: it is not one of ours (%w); name another with the option Table", d.table, err)
 	case err != nil:
 		return err
 	case found < 0:
 		return rows.ErrEmpty
 	case found != version:
-		return driver.Invalidf("table %s: it has version %d, and this program supports version %d", d.conf.table, found,
+		return driver.Invalidf("table %s: it has version %d, and this program supports version %d", d.table, found,
 			version)
 	}
 	return nil
@@ -94,7 +94,7 @@ func (d *Driver) create(ctx context.Context) error {
 		if slices.Contains([]uint16{tableAccessDenied, dbAccessDenied}, code(err)) {
 			return fmt.Errorf("the table %s does not exist, and this user may not create it: %w; a user with that right "+
 				"has to run:\n%s",
-				d.conf.table, err, d.sql.schema())
+				d.table, err, d.sql.schema())
 		}
 		if err != nil {
 			return err

@@ -90,6 +90,31 @@ func prunes(t *testing.T, server *mysqltest.Server) {
 	rowstest.PruneKeepsTokens(t, lockTable(t, server, "pruned"))
 }
 
+// Rows are pruned whatever the kind of their last hold was, and with waiters that have died.
+func prunesEachKind(t *testing.T, server *mysqltest.Server) {
+	tb := lockTable(t, server, "kinds")
+	d, kept := tb.Open(), request("kept", "a")
+	kept.MinHold = kept.TTL
+	release(t, acquire(t, d, kept))
+	acquire(t, d, driver.Request{Name: "shared", ID: "a", TTL: kept.TTL, Shared: true})
+	acquire(t, d, driver.Request{Name: "slots", ID: "a", TTL: kept.TTL, Slots: 2})
+	tb.Exec(`UPDATE kinds SET waiters = 'x-1 {"id":"x"}\n' WHERE name = 'slots'`)
+	for _, tt := range []struct {
+		age  string
+		left int64
+	}{{"used = used - 7200000000", 3}, {"ends = ends - 7200000000", 0}} {
+		tb.Exec("UPDATE kinds SET " + tt.age + " WHERE name > ' '")
+		for range 2 {
+			if err := d.Prune(t.Context(), 0); err != nil {
+				t.Fatalf("Prune = %v", err)
+			}
+		}
+		if got := tb.Number("SELECT count(*) FROM kinds WHERE name > ' '"); got != tt.left {
+			t.Errorf("after %s and Prune there are %d rows, want %d", tt.age, got, tt.left)
+		}
+	}
+}
+
 // pruneIgnoresHugeTokens has somebody write tokens that are far ahead of the clock. Only the locks
 // of these rows may get such tokens.
 func pruneIgnoresHugeTokens(t *testing.T, server *mysqltest.Server) {

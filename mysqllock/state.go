@@ -146,16 +146,20 @@ func (s *state) removeEnded(now int64) {
 	s.Holders = slices.DeleteFunc(s.Holders, func(h entry) bool { return h.Until <= now })
 }
 
-// args returns the holders of the state as arguments of the statements save and insert.
+// args returns the holders of the state as arguments of the statements save and insert. The column
+// ends is the end of the last one.
 func (s *state) args() []any {
-	exclusive, holders := entry{}, encodeEntries(s.Holders)
+	exclusive, holders, ends := entry{}, encodeEntries(s.Holders), int64(0)
+	for _, h := range s.Holders {
+		ends = max(ends, h.Until)
+	}
 	if len(s.Holders) == 1 && !s.Holders[0].Shared && !s.Holders[0].Kept && s.Slots == 0 {
 		exclusive = s.Holders[0]
 		h := exclusive
 		h.ID, h.TTL, h.Until = "", 0, 0
 		holders = encode(h)
 	}
-	return []any{s.version, int64(s.token), s.Slots, []byte(exclusive.ID), exclusive.TTL, exclusive.Until, holders}
+	return []any{s.version, int64(s.token), s.Slots, []byte(exclusive.ID), exclusive.TTL, ends, holders}
 }
 
 // queueArgs returns the queue of the state as arguments of the statement save.
@@ -185,13 +189,6 @@ func (s *state) signalFirst() {
 	}
 }
 
-// read reads the states of names from the primary. Names without a row are missing from the result,
-// unless it is the only name. A server that has set read_only is refused, because it may know
-// nothing of what the primary has granted since.
-func (d *Driver) read(ctx context.Context, all []string) (map[string]*state, error) {
-	return d.readBy(ctx, d.sql.Read, all, false)
-}
-
 // readCommitted reads the state of a name from the primary. It waits for the transactions that are
 // changing the row, because a change of an older state would fail.
 func (d *Driver) readCommitted(ctx context.Context, name string) (*state, error) {
@@ -199,8 +196,9 @@ func (d *Driver) readCommitted(ctx context.Context, name string) (*state, error)
 	return found[name], err
 }
 
-// readBy is read by one of the statements read and readCommitted, and also from a replica if
-// replica is true.
+// readBy reads the states of names by one of the statements read and readCommitted. Names without a
+// row are missing from the result, unless it is the only name. Unless replica is true, a server
+// that has set read_only is refused: it may know nothing of what the primary has granted since.
 func (d *Driver) readBy(ctx context.Context, text string, all []string, replica bool) (map[string]*state, error) {
 	found := map[string]*state{}
 	for chunk := range slices.Chunk(all, maxNames) {
@@ -231,7 +229,7 @@ func (d *Driver) readBy(ctx context.Context, text string, all []string, replica 
 	return found, d.reapDead(ctx, found)
 }
 
-// readStates is read for [rows.Backend], for people who look. They may look at a replica.
+// readStates is readBy for [rows.Backend], for people who look. They may look at a replica.
 func (d *Driver) readStates(ctx context.Context, names []string) (map[string]*rows.State, error) {
 	found, err := d.readBy(ctx, d.sql.Read, names, true)
 	return statesOf(found), err
@@ -262,8 +260,6 @@ type rowMutex struct {
 
 	last *state // nil if it is not known; only for who has locked the mutex
 }
-
-func (l *rowMutexes) init() { l.all = map[string]*rowMutex{} }
 
 // offer has the next change of a row begin with a state that the watcher has seen. It does nothing
 // if a change is under way.

@@ -2,8 +2,10 @@ package mysqllock
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +76,30 @@ func TestRequestsDelayNobody(t *testing.T) {
 	}
 }
 
+// TestStallKeepsIdleConnections has a server that does not answer for as long as polls and signals
+// wait. A full server would not replace the idle connections, which renewals need.
+func TestStallKeepsIdleConnections(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	for inTime := false; !inTime; {
+		before, began := d.db.Stats().MaxIdleClosed, time.Now()
+		ctx, cancel := context.WithTimeout(limitLockWait(t.Context(), 1), rows.HeartbeatTimeout)
+		defer cancel()
+		err := d.runOnce(ctx, func(ctx context.Context, _ *sql.Conn) error {
+			if idle, err := d.db.Conn(t.Context()); err != nil || idle.Close() != nil {
+				t.Errorf("Conn = %v", err)
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		closed := d.db.Stats().MaxIdleClosed - before
+		inTime = time.Since(began) <= maxLockWait+time.Second
+		if err == nil || inTime && closed > 0 {
+			t.Errorf("a short stall = %v, and has closed %d idle connections, want an error and none", err, closed)
+		}
+	}
+}
+
 // TestSaveAfterRemoval has the server execute the write of an attempt after the removal of that
 // attempt, which found nothing. It must grant nothing, whether or not the lock had a row.
 func TestSaveAfterRemoval(t *testing.T) {
@@ -133,22 +159,28 @@ func TestWritable(t *testing.T) {
 }
 
 // TestRecallAllowsForDrift judges holders by a row that is 9.9 s old. The one that ended within 1 %
-// of that may not have ended by the server's clock: it keeps others out, and can't be renewed or
-// released any more.
+// of that may not have ended by the server's clock: it keeps others out, also beside a hold that is
+// released, and can't be renewed or released any more.
 func TestRecallAllowsForDrift(t *testing.T) {
-	holders := []entry{{ID: "over", Until: 9_700_000}, {ID: "perhaps over", Until: 9_850_000}}
-	m := rowMutex{last: &state{State: rows.State{Holders: holders}, at: driver.Now().Add(-9900 * time.Millisecond)}}
-	s := m.recall()
-	if s == nil || len(s.Holders) != 1 || s.Holders[0].ID != "perhaps over" {
-		t.Fatalf("recall = %+v, want the holder that is perhaps over", s)
+	holders := []entry{{ID: "over", Until: 9_700_000}, {ID: "released", Nonce: "a-1", Until: 20_000_000},
+		{ID: "perhaps over", Nonce: "b-1", Until: 9_850_000}}
+	var s *state
+	for at := driver.Now(); s == nil || driver.Now().Sub(at) > 40*time.Millisecond; { // until it was in time
+		at = driver.Now()
+		s = &state{State: rows.State{Holders: slices.Clone(holders)}, at: at.Add(-9900 * time.Millisecond)}
+		s = (&rowMutex{last: s}).recall()
+	}
+	s.release(&s.Holders[0])
+	if len(s.Holders) != 1 || s.Holders[0].ID != "perhaps over" {
+		t.Fatalf("after a release there are %+v, want the holder that is perhaps over", s.Holders)
 	}
 	if h := s.holder(&lease{Req: driver.Request{ID: "perhaps over"}}); h != nil {
 		t.Errorf("holder of a lease that is perhaps over = %+v, want nil", h)
 	}
 }
 
-// TestMinHoldOfRecalledRow grants a lock by a row whose time is known to within 100 ms, and releases
-// it by one that is known to within 1 s. MinHold counts from the grant's start at least.
+// TestMinHoldOfRecalledRow grants a lock by a row whose time is known to within 100 ms, and
+// releases it by one that is known to within 1 s. MinHold counts from the grant's start at least.
 func TestMinHoldOfRecalledRow(t *testing.T) {
 	recalled := func(s state, within time.Duration) *state {
 		s.at = driver.Now()
@@ -161,7 +193,7 @@ func TestMinHoldOfRecalledRow(t *testing.T) {
 		t.Errorf("a hold is %v old before its start", rows.Between(h.Since, s.latest))
 	}
 	s = recalled(state{State: rows.State{Now: h.Since - 500_000, Holders: []entry{h}}}, time.Second)
-	s.keep(&s.Holders[0])
+	s.release(&s.Holders[0])
 	if got := s.Holders[0].Until; got < h.Since+h.MinHold {
 		t.Errorf("a hold is kept for %v from its start, want %v", rows.Between(h.Since, got), rows.Between(0, h.MinHold))
 	}

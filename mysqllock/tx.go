@@ -15,7 +15,7 @@ import (
 const txPrefix = "\x00t"
 
 // txStatements are the statements of [Tx].
-var txStatements = sync.OnceValue(func() statements { return newStatements("`" + defaultTable + "`") })
+var txStatements = sync.OnceValue(func() statements { return newStatements(defaultTable) })
 
 // Tx takes a lock that lasts as long as the transaction tx: it ends with the commit, the
 // rollback, or the connection. It is for data in the same database: the lock guards the reads

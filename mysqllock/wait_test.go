@@ -17,6 +17,7 @@ func TestRows(t *testing.T) {
 		run  func(*testing.T, *mysqltest.Server)
 	}{
 		{"Prune", prunes},
+		{"PruneEachKind", prunesEachKind},
 		{"PruneIgnoresHugeTokens", pruneIgnoresHugeTokens},
 		{"RenewalIsOneStatement", renewalIsOneStatement},
 		{"CutInEachState", cutInEachState},

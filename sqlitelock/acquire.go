@@ -20,7 +20,6 @@ type attempt struct {
 	ticket, liveByte int64         // of our row among the waiters, 0 if there is none
 	hint             chan struct{} // gets a value when one of the watched bytes is unlocked
 	watched          []int64
-	left             time.Time // when the caller left during the last round; zero if it did not
 
 	outage error     // of the last round, if the store was unavailable
 	failed time.Time // when the first round of the outage began
@@ -113,9 +112,7 @@ func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 			a.remove(v.lease != nil, v.ticket, v.liveByte, func(o *op) error { return w.commit([]*op{o}) })
 		},
 	}
-	err := a.send(ctx, o)
-	a.left = o.left
-	if err != nil {
+	if err := a.send(ctx, o); err != nil {
 		return nil, 0, err
 	}
 	a.outage = nil
@@ -139,8 +136,8 @@ func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 }
 
 const (
-	// answerTimeout bounds the wait for one answer. It ends before the core gives up, because
-	// the core's error can't say why there was no answer.
+	// answerTimeout bounds the wait for one answer, except in the queue. It ends before the core gives
+	// up, because the core's error can't say why there was no answer.
 	answerTimeout = driver.AnswerTimeout * 9 / 10
 
 	// slowAnswer is the time after which an error mentions how long the answer took. Most
@@ -152,12 +149,12 @@ const (
 var errNoAnswer = errors.New("there was no answer")
 
 // send has the writer run o. If there is no answer in time, for example because another process
-// has the writer lock and is stopped, the error is an ErrUnavailable. A request that has a
-// place in the queue waits longer, so as not to lose it.
+// has the writer lock and is stopped, the error is an ErrUnavailable. A request in the queue waits
+// for up to RetryLimit: if it left while its grant is committed, it would lose its place.
 func (a *attempt) send(ctx context.Context, o *op) error {
 	timeout := answerTimeout
 	if a.ticket != 0 {
-		timeout = a.req.RetryLimit()
+		timeout = max(timeout, a.req.RetryLimit())
 	}
 	began := time.Now()
 	bounded, cancel := context.WithTimeoutCause(ctx, timeout, errNoAnswer)
@@ -311,10 +308,7 @@ func (a *attempt) withdraw(l *lease) {
 		defer cancel()
 		a.remove(l != nil, a.ticket, a.liveByte, func(o *op) error { return a.d.do(ctx, o) })
 	}()
-	if a.left.IsZero() {
-		a.left = time.Now()
-	}
-	over := time.NewTimer(time.Until(a.left.Add(removalWait)))
+	over := time.NewTimer(removalWait)
 	defer over.Stop()
 	select {
 	case <-done:

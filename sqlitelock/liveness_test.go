@@ -94,6 +94,34 @@ func holdingStatus(t testing.TB, d *Driver) driver.Holding {
 	return st.Holders[0]
 }
 
+// TestWaitIsNoOutage has waiters that are not to retry while the store is unavailable. They wait
+// for a holder all the same.
+func TestWaitIsNoOutage(t *testing.T) {
+	t.Parallel()
+	d, req := open(t, newPath(t)), request("waiter")
+	req.RetryTimeout = time.Nanosecond
+	for range 10 {
+		l := acquire(t, d, request("holder"))
+		w := livetest.Waiting(t, d, req)
+		release(t, l)
+		release(t, w.Get(t))
+	}
+}
+
+// TestSlowDiskKeepsPlace has the disk take longer for a waiter's round than a request waits for an
+// answer. If the waiter left meanwhile, its grant would be undone, and its place be lost.
+func TestSlowDiskKeepsPlace(t *testing.T) {
+	t.Parallel()
+	a := &attempt{d: open(t, newPath(t)), req: request("waiter"), ticket: 1}
+	err := a.send(t.Context(), &op{run: func(*tx) error {
+		time.Sleep(answerTimeout + time.Second) // the disk
+		return nil
+	}})
+	if err != nil {
+		t.Errorf("a slow round of a waiter = %v", err)
+	}
+}
+
 // TestProcesses has many processes create the database and contend for one name. Each appends its
 // token to a file while it holds the lock.
 func TestProcesses(t *testing.T) {
@@ -587,13 +615,11 @@ func keepCreating(t *testing.T, path string) (end func()) {
 	return func() { side.close() }
 }
 
-// TestOptions checks that options that can't be used are refused.
-func TestOptions(t *testing.T) {
+// TestZeroOption checks that the zero Option is refused.
+func TestZeroOption(t *testing.T) {
 	t.Parallel()
-	for _, opt := range []Option{{}, Mode(0)} {
-		if d, err := Open(t.Context(), newPath(t), opt); !errors.Is(err, driver.ErrInvalid) {
-			t.Errorf("Open = %v, %v, want ErrInvalid", d, err)
-		}
+	if d, err := Open(t.Context(), newPath(t), Option{}); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("Open = %v, %v, want ErrInvalid", d, err)
 	}
 }
 

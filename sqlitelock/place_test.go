@@ -55,14 +55,6 @@ func TestBadPlace(t *testing.T) {
 			},
 		},
 		{
-			name: "Foreign", want: driver.ErrInvalid, say: "another program",
-			path: func(t *testing.T, dir string) string {
-				path := filepath.Join(dir, "locks.db")
-				sql(t, path, `CREATE TABLE customers (name TEXT)`)
-				return path
-			},
-		},
-		{
 			name: "Newer", want: driver.ErrInvalid, say: "version 99",
 			path: func(t *testing.T, dir string) string {
 				path := filepath.Join(dir, "locks.db")

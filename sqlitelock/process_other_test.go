@@ -4,9 +4,8 @@ package sqlitelock
 
 import (
 	"context"
-
-	"github.com/sniblock/snib/internal/livetest"
+	"errors"
 )
 
-// doSystemJob holds the lock: the other jobs are tested on Linux only.
-func (j job) doSystemJob(ctx context.Context, d *Driver) error { return livetest.Hold(ctx, d, j.Req) }
+// stopAtWork is a job of tests on Linux only.
+func (j job) stopAtWork(context.Context, *Driver) error { return errors.ErrUnsupported }

@@ -35,19 +35,14 @@ func (j job) do(ctx context.Context) error {
 	}
 	defer d.Close()
 	switch j.Role {
-	case "open":
-		livetest.Say("open")
-		return nil
-	case "leave":
-		_, err := d.Acquire(ctx, j.Req)
-		livetest.Say("left")
-		return err
 	case "cycle":
 		return j.cycle(ctx, d)
 	case "wrap":
 		return j.wrap(ctx, d)
+	case "hold":
+		return livetest.Hold(ctx, d, j.Req)
 	default:
-		return j.doSystemJob(ctx, d)
+		return j.stopAtWork(ctx, d)
 	}
 }
 

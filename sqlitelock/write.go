@@ -30,7 +30,6 @@ type op struct {
 	state atomic.Int32
 	ran   bool       // in the last transaction; for the writer only
 	done  chan error // gets the outcome unless the caller has left
-	left  time.Time  // when the caller left; for the caller only
 }
 
 // The states of an op.
@@ -46,10 +45,10 @@ const (
 	cleanupTimeout = time.Second
 
 	// outcomeWait is how long a caller whose context is done waits for the outcome of a running op,
-	// and removalWait how long, from the same moment, for the removal of what that left behind. Both
+	// and removalWait how long it then waits for the removal of what that left behind. Both together
 	// are within driver.CancelTimeout. A transaction takes less than 1 ms, and 10 ms on a slow disk.
-	outcomeWait = driver.CancelTimeout / 2
-	removalWait = driver.CancelTimeout * 3 / 4
+	outcomeWait = driver.CancelTimeout / 4
+	removalWait = driver.CancelTimeout / 2
 )
 
 // do has the writer run o. It returns soon after ctx is done, also if the disk or
@@ -75,7 +74,6 @@ func (d *Driver) do(ctx context.Context, o *op) error {
 
 // abandon stops waiting for the outcome unless it arrives within outcomeWait.
 func (o *op) abandon(cause error) error {
-	o.left = time.Now()
 	if o.state.CompareAndSwap(opWaiting, opAbandoned) {
 		return cause
 	}

@@ -2,5 +2,4 @@
 -- before they were found, so a row with another token has been used since. Parameters: the time,
 -- twice, and names.
 DELETE l FROM {table} l FORCE INDEX (PRIMARY)
-WHERE used < {clock} - ? AND ends < {clock} - ? AND (holders = '' OR id <> '') AND waiters = '' AND name IN ([names])
-	AND {commits}
+WHERE used < {clock} - ? AND ends < {clock} - ? AND name IN ([names]) AND {commits}
