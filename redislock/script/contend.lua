@@ -7,9 +7,9 @@
 
 -- reacquire answers a request that was granted before: the answer was lost, or a release has handed
 -- the lock over. It returns nil if there is no such grant.
-local function reacquire(id, mode, ttl, value)
+local function reacquire(id, ttl, value)
   local json, expiry = findGrant(id, value)
-  if not json or not string.find(json, '"mode":"' .. mode .. '"', 1, true) then return end
+  if not json then return end
   extendGrant(id, json, expiry, ttl)
   if isLong(ttl) then rare().addLongLease(lock, id, ttl) end
   return grantAnswerOf(json)
@@ -24,7 +24,7 @@ end
 local function acquireHeld(id, mode, ttl, tokens, waits, rest)
   local value, keyType = lockValue()
   local member = id .. ',' .. rest
-  local answer = value and reacquire(id, mode, ttl, value)
+  local answer = value and reacquire(id, ttl, value)
   if answer then return answer end -- also in the grace period: it is held already
   if not value or isMulti(value) then -- otherwise this request is not granted in any case
     local wait = grace(ttl)
