@@ -62,8 +62,7 @@ type attempt struct {
 
 	// Guarded by Driver.mu.
 	woken       chan struct{} // capacity 1
-	maybeWanted bool          // another process waits; noted before we learn of our grant
-	maybeBroken bool          // likewise: the hold may have been broken
+	maybeBroken bool          // the hold may have been broken; noted before we learn of our grant
 }
 
 // mode returns the code by which the scripts know the requested kind of lock.
@@ -85,7 +84,7 @@ func (d *Driver) newAttempt(req driver.Request) *attempt {
 		d: d, req: req, jsonID: encodeID(req.ID), ttl: rediskit.Millis(req.TTL), keys: keys, slot: d.slot(keys[0]),
 		id: binary.LittleEndian.Uint64(id[:]), woken: make(chan struct{}, 1),
 	}
-	a.rest = a.encode()
+	a.rest, a.lease.attempt = a.encode(), a
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.attempts[a.id] = a

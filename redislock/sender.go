@@ -216,8 +216,6 @@ func deliver(commands []*command, r Reply, unsaved error, sent driver.Instant) {
 				cmd.err = unsaved // l: an earlier try may have been served
 			}
 		}
-		if cmd.done != nil {
-			close(cmd.done)
-		}
+		close(cmd.done)
 	}
 }
