@@ -175,8 +175,8 @@ func (a *attempt) parseAnswer(ctx context.Context, answer string) (*lease, error
 	a.refused = word == answerHeld || word == answerGrace || word == answerKind || word == answerNotQueued
 	switch word {
 	case answerGranted:
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+		if err := a.d.life.Ready(ctx); err != nil { // then the request is withdrawn
+			return nil, err
 		}
 		return a.newLease(rest)
 	case answerQueued:
@@ -297,6 +297,7 @@ func (a *attempt) nextPause(err error, retries *rediskit.Backoff) (pause time.Du
 		return min(grace.Left+time.Millisecond, heartbeatInterval), !a.req.NoWait
 	case errors.Is(err, driver.ErrHeld):
 		*retries = rediskit.Backoff{}
+		a.req.NoteWait(nil)
 		return 0, !a.req.NoWait
 	case errors.Is(err, driver.ErrKind) || !isTransient(err):
 		return 0, false
