@@ -26,11 +26,10 @@ var (
 	// forgetScript ends the grace period.
 	forgetScript = rediskit.NewScript(scripts, "clock", "forget")
 
-	// snapshotScript reads locks, ownScript finds them, and foreignScript reads keys that may be locks
-	// of other libraries. They write nothing.
+	// snapshotScript reads locks, and valuesScript reads keys that may be locks of snib or of other
+	// libraries. They write nothing.
 	snapshotScript = rediskit.NewScript(scripts, "snapshot")
-	ownScript      = rediskit.NewScript(scripts, "own")
-	foreignScript  = rediskit.NewScript(scripts, "foreign")
+	valuesScript   = rediskit.NewScript(scripts, "values")
 )
 
 //go:embed script/*.lua

@@ -2,8 +2,6 @@ package redislock
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -80,36 +78,28 @@ func (d *Driver) scanForeign(ctx context.Context, prefix string, endless bool, y
 // returns all strings and hashes that are no locks of snib.
 func (d *Driver) readForeign(ctx context.Context, keys []string, endless,
 	assumeLocks bool) (found []foreignKey, err error) {
-	for batch := range d.batches(keys) {
-		r := d.eval(ctx, Call{Script: foreignScript, Args: []string{rediskit.Flag(endless)}, Keys: batch})[0]
-		if r.Err != nil {
-			return nil, r.Err
+	const most = 4096 // bytes of a value that is shown
+	err = d.readKeys(ctx, keys, endless, most, func(key string, s snapshot) {
+		if isGrant(string(s.Value)) || strings.HasPrefix(string(s.Value), "snib:") {
+			return
 		}
-		if len(r.Lines) != len(batch) {
-			return nil, fmt.Errorf("the script gave %d answers for %d keys", len(r.Lines), len(batch))
+		if len(s.Value) > most {
+			s.Value = ""
 		}
-		for i, line := range r.Lines {
-			f := foreignKey{key: batch[i]}
-			if err := json.Unmarshal([]byte(line), &f.snapshot); err != nil {
-				continue // what the script can't describe is not of the format of a library
-			}
-			if _, own := parseGrant(string(f.Value)); own || strings.HasPrefix(string(f.Value), "snib:") {
-				continue
-			}
-			switch f.Type {
-			case "string":
-				f.known = libraryOf(f.key, string(f.Value), assumeLocks) != ""
-			case "hash":
-				f.known = redissonHash(f.Fields) != ""
-			default:
-				continue
-			}
-			if f.known || assumeLocks {
-				found = append(found, f)
-			}
+		f := foreignKey{key: key, snapshot: s}
+		switch f.Type {
+		case "string":
+			f.known = libraryOf(f.key, string(f.Value), assumeLocks) != ""
+		case "hash":
+			f.known = redissonHash(f.Fields) != ""
+		default:
+			return
 		}
-	}
-	return found, nil
+		if f.known || assumeLocks {
+			found = append(found, f)
+		}
+	})
+	return found, err
 }
 
 // stranger returns the Stranger that an endless key is, or nil. A client of SETNX and GETSET may be
