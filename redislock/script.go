@@ -15,13 +15,13 @@ import (
 var (
 	// requestScript serves a batch of requests.
 	requestScript = rediskit.NewScript(scripts,
-		"clock", "limits", "memory", "grace", "keys", "grant", "acquire", "release", // what a free lock needs
+		"clock", "limits", "memory", "grace", "grant", "acquire", "release", // what a free lock needs
 		"contended", "entry", "found", "hint", "queue", "contend", // a held one
 		"rare", "longlease", "identity", "shared", "yield", "endhold", "holder", "verify", "withdraw", "break", "made",
 		"batch")
 
 	// renewScript extends leases.
-	renewScript = rediskit.NewScript(scripts, "clock", "limits", "keys", "grant", "entry", "longlease", "found", "renew")
+	renewScript = rediskit.NewScript(scripts, "clock", "limits", "grant", "entry", "longlease", "found", "renew")
 
 	// forgetScript ends the grace period.
 	forgetScript = rediskit.NewScript(scripts, "clock", "forget")

@@ -51,15 +51,12 @@ local function acquireHeld(id, mode, ttl, tokens, waits, rest)
   end
   if waits == '2' and not isQueued(member) then return 'n' end
   -- An exclusive hold conflicts with a semaphore only.
-  local kind = (not value or isMulti(value) or tonumber(mode))
-    and rare().conflictingKind(value, mode)
+  local kind = value and (isMulti(value) or tonumber(mode)) and rare().conflictingKind(value, mode)
   -- A request that is queued waits on if a client of another library takes the lock, which is then
   -- of the other kind.
   if kind and not isQueued(member) then return 'k ' .. kind end
   if hasRoom(mode, value) and redis.call('EXISTS', queue) == 0 then
-    local token = nextToken()
-    writeHold(token, tokens, id, mode, ttl, rest)
-    return grantAnswer(token)
+    return grantAnswer(writeHold(tokens, id, mode, ttl, rest))
   end
   if not value and not yieldLeft() then -- the head of the queue is in its own grace period
     return answerGrace(grace(parseRequest(firstWaiter()).ttl), id, member)

@@ -120,9 +120,8 @@ local function serveQueue(self, value, head)
       local hears = first == self or wake(request)
       dequeue(first, request.id)
       if hears then
-        local token = nextToken()
         local ttl = first == self and request.ttl or math.min(request.ttl, handOverTTL)
-        writeHold(token, request.tokens, request.id, request.mode, ttl,
+        local token = writeHold(request.tokens, request.id, request.mode, ttl,
           string.sub(first, #request.id + 2))
         if first == self then mine = grantAnswer(token, request.channel) end
         -- Another waiter sends its request again, which extends the lease. The answer is the grant.
