@@ -118,9 +118,6 @@ func (l *lease) Release(ctx context.Context) error {
 	if l.released {
 		return nil
 	}
-	if l.d.life.Over() {
-		return driver.ErrClosed
-	}
 	l.d.removeLease(l)
 	cmd := newCommand(&l.keys, codeRelease, l.jsonID, rediskit.Millis(l.d.conf.yieldEvery))
 	// If a crash undid the release, MinHold would end with the lease. Only the store knows the MinHold
@@ -141,9 +138,6 @@ func (l *lease) Release(ctx context.Context) error {
 
 // SetHolder implements [driver.Lease].
 func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
-	if l.d.life.Over() {
-		return driver.ErrClosed
-	}
 	return l.d.sendUntilAnswered(ctx, l.slot,
 		newCommand(&l.keys, codeSetHolder, l.jsonID, string(appendHolder(nil, &h))))
 }
