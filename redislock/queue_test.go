@@ -311,8 +311,8 @@ func TestPlacesInGrace(t *testing.T) {
 	}
 }
 
-// TestGraceOfAnother asks for a lock that nobody holds, when the grace period is over for the TTL of
-// the request, and not for that of the head of the queue. Nobody is told that the lock is held.
+// TestGraceOfAnother asks for a lock that nobody holds, when the grace period is over for the TTL
+// of the request, and not for that of the head of the queue. Nobody is told that the lock is held.
 func TestGraceOfAnother(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))

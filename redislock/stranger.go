@@ -26,8 +26,8 @@ func (a Admin) Foreign(ctx context.Context, prefix string, yield func(driver.Sta
 }
 
 // Strangers calls yield for each abandoned key of another lock library that begins with prefix,
-// until yield returns false: each hash of Redisson without an end, and each string of SET NX clients
-// in the formats of redis-py, redsync, bsm/redislock, node-redlock, redlock-rb, aioredlock,
+// until yield returns false: each hash of Redisson without an end, and each string of SET NX
+// clients in the formats of redis-py, redsync, bsm/redislock, node-redlock, redlock-rb, aioredlock,
 // madelson's DistributedLock, pottery, ShedLock and Spring.
 //
 // A string counts as a lock if its value has the format of one of those libraries and its key
