@@ -186,7 +186,7 @@ func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 func (d *Driver) renewBatch(ctx context.Context, due []driver.Lease, indexes []int, answers []driver.Renewal,
 	lockOnly bool) error {
 	sent := driver.Now()
-	reply, unsaved := d.evalRenewal(ctx, d.renewCall(due, indexes, lockOnly))
+	reply, unsaved := evalSaved(ctx, d.eval, d.renewCall(due, indexes, lockOnly), d.conf.durable)
 	for n, index := range indexes {
 		answers[index] = renewalResult(reply, unsaved, n, len(indexes), sent)
 	}
