@@ -21,7 +21,8 @@ import (
 func (a Admin) Foreign(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
 	return a.d.scanForeign(ctx, prefix, false, func(f foreignKey) bool {
 		holds, shared := f.foreignHolds(f.key)
-		return yield(driver.Status{Name: strings.TrimPrefix(f.key, string(a.d.conf.namespace)), Holders: holds, Shared: shared})
+		name := strings.TrimPrefix(f.key, string(a.d.conf.namespace))
+		return yield(driver.Status{Name: name, Holders: holds, Shared: shared})
 	})
 }
 
