@@ -45,10 +45,8 @@ type attempt struct {
 	rest      string // what else the scripts know of it
 	keys      [3]string
 	slot      uint16
-	id        uint64 // random: only those who know it can send us a hint
-	rounds    int
-	maybeSent bool           // a request may have reached the store
-	refused   bool           // the store answered the last round, and keeps nothing of it
+	id        uint64         // random: only those who know it can send us a hint
+	maybeLeft bool           // a round may have left something in the store
 	queued    bool           // the store has said that the request is in the queue, and not since that it has left
 	sent      driver.Instant // just before the last round that was answered
 
@@ -62,8 +60,7 @@ type attempt struct {
 
 	// Guarded by Driver.mu.
 	woken       chan struct{} // capacity 1
-	maybeWanted bool          // another process waits; noted before we learn of our grant
-	maybeBroken bool          // likewise: the hold may have been broken
+	maybeBroken bool          // the hold may have been broken; noted before we learn of our grant
 }
 
 // mode returns the code by which the scripts know the requested kind of lock.
@@ -85,7 +82,7 @@ func (d *Driver) newAttempt(req driver.Request) *attempt {
 		d: d, req: req, jsonID: encodeID(req.ID), ttl: rediskit.Millis(req.TTL), keys: keys, slot: d.slot(keys[0]),
 		id: binary.LittleEndian.Uint64(id[:]), woken: make(chan struct{}, 1),
 	}
-	a.rest = a.encode()
+	a.rest, a.lease.attempt = a.encode(), a
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.attempts[a.id] = a
@@ -123,7 +120,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if err == nil {
 		return l, nil
 	}
-	if a.maybeSent && (a.rounds > 1 || !a.refused) { // a round may have left something
+	if a.maybeLeft {
 		a.withdraw()
 	}
 	return nil, err
@@ -133,8 +130,6 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 // Once it is there, the rounds are heartbeats: one that the network delivers when all is over
 // takes neither the lock nor a place.
 func (a *attempt) acquireOnce(ctx context.Context, queue bool) (*lease, error) {
-	a.rounds++
-	a.refused = false
 	waits := "0"
 	switch {
 	case a.queued:
@@ -157,7 +152,7 @@ func (a *attempt) send(ctx context.Context, cmd *command) error {
 	if err == nil {
 		a.sent = cmd.sent
 	}
-	a.maybeSent = a.maybeSent || !cmd.unsent && !rediskit.IsDialError(err)
+	a.maybeLeft = a.maybeLeft || err != nil && !cmd.unsent && !rediskit.IsDialError(err)
 	a.late = a.late || !cmd.unsent && !cmd.abandoned && mayBeServed(err)
 	if cmd.abandoned {
 		a.abandoned = cmd
@@ -168,16 +163,17 @@ func (a *attempt) send(ctx context.Context, cmd *command) error {
 	return err
 }
 
-// parseAnswer turns an answer of the script into a lease or an error. It sets refused by the
+// parseAnswer turns an answer of the script into a lease or an error. It sets maybeLeft by the
 // answer itself: the error of a request without an answer may look the same, because a context
 // may end with any cause, also with the ErrHeld of another lock.
 func (a *attempt) parseAnswer(ctx context.Context, answer string) (*lease, error) {
 	word, rest, _ := strings.Cut(answer, " ")
-	a.refused = word == answerHeld || word == answerGrace || word == answerKind || word == answerNotQueued
+	isRefused := word == answerHeld || word == answerGrace || word == answerKind || word == answerNotQueued
+	a.maybeLeft = a.maybeLeft || !isRefused
 	switch word {
 	case answerGranted:
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+		if err := a.d.life.Ready(ctx); err != nil { // then the request is withdrawn
+			return nil, err
 		}
 		return a.newLease(rest)
 	case answerQueued:
@@ -192,16 +188,9 @@ func (a *attempt) parseAnswer(ctx context.Context, answer string) (*lease, error
 	case answerGrace:
 		return nil, &GraceError{Left: parseMillis(rest)}
 	case answerKind:
-		return nil, fmt.Errorf("%w: it is in use as %s, not as %s", driver.ErrKind, rest, kindName(a.req))
+		return nil, fmt.Errorf("%w: it is in use as %s", driver.ErrKind, rest)
 	}
 	return nil, badAnswerf("the script answered %q", answer)
-}
-
-func kindName(req driver.Request) string {
-	if req.Slots > 0 {
-		return "a semaphore"
-	}
-	return "a lock"
 }
 
 func parseMillis(s string) time.Duration {
@@ -298,6 +287,7 @@ func (a *attempt) nextPause(err error, retries *rediskit.Backoff) (pause time.Du
 		return min(grace.Left+time.Millisecond, heartbeatInterval), !a.req.NoWait
 	case errors.Is(err, driver.ErrHeld):
 		*retries = rediskit.Backoff{}
+		a.req.NoteWait(nil)
 		return 0, !a.req.NoWait
 	case errors.Is(err, driver.ErrKind) || !isTransient(err):
 		return 0, false
@@ -374,7 +364,7 @@ func (a *attempt) withdraw() {
 
 // sendWithdrawal asks the store to forget the attempt.
 func (a *attempt) sendWithdrawal(ctx context.Context) {
-	_ = a.d.sendUntilAnswered(ctx, a.slot, newCommand(&a.keys, codeWithdraw, a.jsonID, a.rest))
+	_ = a.d.sendRepeatedly(ctx, a.slot, newCommand(&a.keys, codeWithdraw, a.jsonID, a.rest))
 }
 
 // withdrawAgain repeats the withdrawal for [driver.AnswerTimeout]. The network, or a busy server,
@@ -396,11 +386,19 @@ func (a *attempt) withdrawAgain() {
 	}
 }
 
-// sendUntilAnswered sends a command until the server answers it, ctx is done, or retryTimeout
-// is over. It returns [driver.ErrLost] if there is no such hold, and no earlier try of this command
-// may have ended it, and [driver.ErrKind] if another library keeps the lock in a hash. A transient
-// error matches [driver.ErrUnavailable].
-func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, original command) error {
+// sendUntilAnswered is sendRepeatedly for a driver that is open.
+func (d *Driver) sendUntilAnswered(ctx context.Context, slot uint16, cmd command) error {
+	if d.life.Over() {
+		return driver.ErrClosed
+	}
+	return d.sendRepeatedly(ctx, slot, cmd)
+}
+
+// sendRepeatedly sends a command until the server answers it, ctx is done, or retryTimeout is over.
+// It returns [driver.ErrLost] if there is no such hold, and no earlier try of this command may have
+// ended it, and [driver.ErrKind] if another library keeps the lock in a hash. A transient error
+// matches [driver.ErrUnavailable].
+func (d *Driver) sendRepeatedly(ctx context.Context, slot uint16, original command) error {
 	var retries rediskit.Backoff
 	maybeServed := false
 	for {

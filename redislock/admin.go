@@ -13,13 +13,16 @@ import (
 	"github.com/sniblock/snib/redislock/redisadmin"
 )
 
-// Admin returns what is for people who operate the servers.
-func (d *Driver) Admin() redisadmin.Admin { return admin{d} }
+// An Admin answers questions about the servers of a driver, and carries out what only their
+// operator may decide. "snib doctor", "snib leaks" and "snib redis forget" are built on it.
+type Admin struct{ d *Driver }
 
-type admin struct{ *Driver }
+// Admin returns what is for people who operate the servers. It uses the driver's connections.
+func (d *Driver) Admin() Admin { return Admin{d} }
 
-// Servers implements [redisadmin.Admin].
-func (d admin) Servers(ctx context.Context) (all []redisadmin.Server, err error) {
+// Servers asks each master for its state and settings.
+func (a Admin) Servers(ctx context.Context) (all []redisadmin.Server, err error) {
+	d := a.d
 	defer func() { err = asUnavailable(err) }()
 	if d.life.Over() {
 		return nil, driver.ErrClosed
@@ -55,7 +58,7 @@ func (d admin) Servers(ctx context.Context) (all []redisadmin.Server, err error)
 
 // lastToken returns the last token that a server has granted, and the server's time in the unit
 // of tokens.
-func (d admin) lastToken(ctx context.Context, m Node) (last, clock uint64, err error) {
+func (d *Driver) lastToken(ctx context.Context, m Node) (last, clock uint64, err error) {
 	now, err := clockOf(ctx, m)
 	if err != nil {
 		return 0, 0, err

@@ -3,7 +3,6 @@ package redislock
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -29,28 +28,15 @@ func (e *saveError) Error() string {
 // Is reports whether target is [driver.ErrUnavailable].
 func (e *saveError) Is(target error) bool { return target == driver.ErrUnavailable }
 
-// eval runs the script of a batch. Unsaved is not nil if the disk may lack what the script has
-// written, and one of the commands must be saved.
-func (s *sender) eval(ctx context.Context, b *batch) (reply Reply, unsaved error) {
-	if !s.durable || !slices.ContainsFunc(b.commands, func(cmd *command) bool { return cmd.saved }) {
-		return s.conn.Eval(ctx, b.call[:]...)[0], nil
+// evalSaved runs a script. With saved, unsaved is not nil if the disk may lack what the script has
+// written. WAITAOF counts for what its own connection has written. So it follows the script on the
+// same one: then the answer comes from the server that ran the script, and not from one that has
+// restarted meanwhile.
+func evalSaved(ctx context.Context, eval func(context.Context, ...Call) []Reply, call Call,
+	saved bool) (reply Reply, unsaved error) {
+	if !saved {
+		return eval(ctx, call)[0], nil
 	}
-	return evalSaved(ctx, s.conn.Eval, b.call[0])
-}
-
-// evalRenewal runs a script that renews leases, and returns the same as eval.
-func (d *Driver) evalRenewal(ctx context.Context, call Call) (reply Reply, unsaved error) {
-	if !d.conf.durable {
-		return d.eval(ctx, call)[0], nil
-	}
-	return evalSaved(ctx, d.eval, call)
-}
-
-// evalSaved runs a script. WAITAOF counts for what its own connection has written. So it follows
-// the script on the same one: then the answer comes from the server that ran the script, and not
-// from one that has restarted meanwhile.
-func evalSaved(ctx context.Context, eval func(context.Context, ...Call) []Reply,
-	call Call) (reply Reply, unsaved error) {
 	r := eval(ctx, call, waitAOF)
 	return r[0], saveResult(r[1])
 }

@@ -3,6 +3,7 @@ package redislock
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -47,8 +48,10 @@ func (d *Driver) verifyLoop() {
 		if !more {
 			return
 		}
-		if d.verify(leases) {
-			pause = minHintPause
+		for some := range slices.Chunk(leases, maxRenewals) { // after a reconnect, it is all leases
+			if d.verify(some) {
+				pause = minHintPause
+			}
 		}
 		select {
 		case <-time.After(pause):

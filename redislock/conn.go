@@ -158,17 +158,18 @@ func isTransient(err error) bool {
 	return !errors.As(err, new(*tls.CertificateVerificationError)) && !errors.As(err, new(*badAnswer))
 }
 
-// isReadOnly reports whether a server refused a call because it is a replica.
-func isReadOnly(err error) bool {
-	reply, ok := errors.AsType[*ReplyError](err)
-	return ok && transientCode(reply.Text) == "READONLY"
+// codeOf is transientCode for any error.
+func codeOf(err error) string {
+	if reply, ok := errors.AsType[*ReplyError](err); ok {
+		return transientCode(reply.Text)
+	}
+	return ""
 }
 
 // isMoving reports whether a server could not serve a call because some, but not all, of its
 // keys have moved to another node.
 func isMoving(err error) bool {
-	reply, ok := errors.AsType[*ReplyError](err)
-	return ok && slices.Contains([]string{"TRYAGAIN", "ASK", nonLocalKey}, transientCode(reply.Text))
+	return slices.Contains([]string{"TRYAGAIN", "ASK", nonLocalKey}, codeOf(err))
 }
 
 // asUnavailable makes a transient error match [driver.ErrUnavailable].
@@ -176,16 +177,10 @@ func asUnavailable(err error) error {
 	if err == nil || errors.Is(err, driver.ErrUnavailable) || errors.As(err, new(*queuedError)) || !isTransient(err) {
 		return err
 	}
-	if isFull(err) {
+	if codeOf(err) == rediskit.TooManyClients {
 		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, err)
 	}
 	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
-}
-
-// isFull reports whether a server rejected a connection because it has too many.
-func isFull(err error) bool {
-	reply, ok := errors.AsType[*ReplyError](err)
-	return ok && transientCode(reply.Text) == rediskit.TooManyClients
 }
 
 // connectError is asUnavailable for the first contact, when it is not yet known whether the
@@ -216,7 +211,7 @@ type unreachableError struct{ cause error }
 func (e *unreachableError) Error() string { return e.cause.Error() }
 
 func (e *unreachableError) Unwrap() []error {
-	if isFull(e.cause) {
+	if codeOf(e.cause) == rediskit.TooManyClients {
 		return []error{driver.ErrUnavailable, driver.ErrFull, e.cause}
 	}
 	return []error{driver.ErrUnavailable, e.cause}

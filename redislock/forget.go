@@ -9,8 +9,11 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// Forget implements [redisadmin.Admin].
-func (d admin) Forget(ctx context.Context) error {
+// Forget ends the grace period after a restart or a failover on all servers: they are assumed to
+// know all leases. It is for an operator who knows that nobody holds a lock that the servers
+// forgot; otherwise two processes may hold it. In a Cluster it writes to each of the 16,384 slots.
+func (a Admin) Forget(ctx context.Context) error {
+	d := a.d
 	if d.life.Over() {
 		return driver.ErrClosed
 	}

@@ -125,9 +125,6 @@ func (r request) holding(now int64, left time.Duration) driver.Holding {
 // Break implements [driver.Inspector]. A hold of a foreign client has the token 0. That of Redisson
 // can't be broken: the error matches [driver.ErrKind].
 func (d *Driver) Break(ctx context.Context, name, id string) error {
-	if d.life.Over() {
-		return driver.ErrClosed
-	}
 	keys := d.conf.namespace.keysOf(name)
 	cmd := newCommand(&keys, codeBreak, encodeID(id), id)
 	cmd.saved = true
@@ -136,9 +133,6 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 
 // Withdraw implements [driver.Inspector].
 func (d *Driver) Withdraw(ctx context.Context, name, id string) error {
-	if d.life.Over() {
-		return driver.ErrClosed
-	}
 	keys := d.conf.namespace.keysOf(name)
 	return d.sendUntilAnswered(ctx, d.slot(keys[0]), newCommand(&keys, codeWithdraw, encodeID(id), ""))
 }

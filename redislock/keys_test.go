@@ -89,16 +89,6 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestKeysOfLongNames checks the keys of names of the maximum length.
-func TestKeysOfLongNames(t *testing.T) {
-	for _, unit := range []string{"x", "{", "}", "{}", "ö", "🔒", "{a}"} {
-		name := strings.Repeat(unit, driver.MaxName/len(unit))
-		if err := checkKeys("", name); err != "" {
-			t.Error(err)
-		}
-	}
-}
-
 // TestTags finds a tag for each slot, because a name may lie in any slot.
 func TestTags(t *testing.T) {
 	for slot := range uint16(slots) {

@@ -248,3 +248,70 @@ func TestNothingToWithdraw(t *testing.T) {
 		t.Errorf("%d withdrawals of requests that were not sent", n)
 	}
 }
+
+// A closingConn closes the driver when the server has granted a lock, before the driver is told.
+type closingConn struct {
+	redislock.Conn
+	close func()
+}
+
+func (c *closingConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
+	replies := c.Conn.Eval(ctx, calls...)
+	if slices.Contains(calls[0].Args, "A") {
+		c.close()
+	}
+	return replies
+}
+
+// TestGrantMeetsClose closes a driver while the answer to its first request is under way. Acquire
+// says so, and the lock is not left taken for its TTL.
+func TestGrantMeetsClose(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	c := new(closingConn)
+	d := openOn(t, node, func(inner redislock.Conn) redislock.Conn { c.Conn = inner; return c })
+	c.close = func() {
+		go d.Close()
+		livetest.Await(t, "begin of Close", func() error {
+			if _, err := d.Status(t.Context(), "job"); !errors.Is(err, driver.ErrClosed) {
+				return fmt.Errorf("Status = %w", err)
+			}
+			return nil
+		})
+	}
+	if l, err := d.Acquire(t.Context(), request("job", "holder", time.Hour)); !errors.Is(err, driver.ErrClosed) {
+		t.Fatalf("Acquire = %v, %v, want ErrClosed", l, err)
+	}
+	other := open(t, at(node.Addr()))
+	livetest.Await(t, "withdrawal", func() error {
+		if st := status(t, other, "job"); len(st.Holders) > 0 {
+			return fmt.Errorf("the lock is held: %+v", st)
+		}
+		return nil
+	})
+}
+
+// TestHeldAfterOutage has a request whose first try fails, and whose second one finds the lock
+// taken. The caller is told that the store answers before the process listens to messages.
+func TestHeldAfterOutage(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	take(t, open(t, at(node.Addr())), request("job", "holder", time.Hour))
+	c := new(cutConn)
+	d := openOn(t, node, func(inner redislock.Conn) redislock.Conn { c.Conn = inner; return lateConn{c, nil} })
+	c.cut.Store(true)
+	failed, healed := make(chan struct{}), make(chan struct{})
+	noteFailure, noteEnd := sync.OnceFunc(func() { close(failed) }), sync.OnceFunc(func() { close(healed) })
+	req := request("job", "waiter", time.Hour)
+	req.OnWait = func(err error) {
+		if err != nil {
+			noteFailure()
+		} else {
+			noteEnd()
+		}
+	}
+	begin(t, d, req)
+	awaitClosed(t, failed, "OnWait in the outage")
+	c.mend()
+	awaitClosed(t, healed, "OnWait(nil)")
+}

@@ -36,7 +36,6 @@ func (a *attempt) newLease(rest string) (*lease, error) {
 		return nil, badAnswerf("the script granted the token %q", first)
 	}
 	l := &a.lease
-	l.attempt = a
 	l.grant = driver.Grant{Token: token, Tokens: a.req.TokenBlock(), Start: a.sent, TellsWanted: true}
 	a.d.addLease(l, wanted == "1")
 	return l, nil
@@ -64,7 +63,7 @@ func (d *Driver) addLease(l *lease, wanted bool) {
 	if d.conf.yieldEvery > 0 {
 		l.yieldTimer = time.AfterFunc(l.untilYield(), l.markWanted)
 	}
-	if wanted || l.maybeWanted {
+	if wanted {
 		l.markWanted()
 	}
 	if l.maybeBroken {
@@ -119,9 +118,6 @@ func (l *lease) Release(ctx context.Context) error {
 	if l.released {
 		return nil
 	}
-	if l.d.life.Over() {
-		return driver.ErrClosed
-	}
 	l.d.removeLease(l)
 	cmd := newCommand(&l.keys, codeRelease, l.jsonID, rediskit.Millis(l.d.conf.yieldEvery))
 	// If a crash undid the release, MinHold would end with the lease. Only the store knows the MinHold
@@ -142,9 +138,6 @@ func (l *lease) Release(ctx context.Context) error {
 
 // SetHolder implements [driver.Lease].
 func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
-	if l.d.life.Over() {
-		return driver.ErrClosed
-	}
 	return l.d.sendUntilAnswered(ctx, l.slot,
 		newCommand(&l.keys, codeSetHolder, l.jsonID, string(appendHolder(nil, &h))))
 }
@@ -169,17 +162,16 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 // hangs must not keep us from hearing of the leases on the others.
 func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal {
 	answers := make([]driver.Renewal, len(due))
-	groups := make(map[batchKey][]int) // indexes of due
+	groups := make(map[uint16][]int) // by slot: indexes of due
 	for i := range due {
-		l := due[i].(*lease)
-		key := batchKey{slot: l.slot, lockOnly: l.isExclusive() && !d.isLong(l.req.TTL)}
-		groups[key] = append(groups[key], i)
+		slot := due[i].(*lease).slot
+		groups[slot] = append(groups[slot], i)
 	}
 	var calls sync.WaitGroup
-	for key, group := range groups {
+	for _, group := range groups {
 		for batch := range slices.Chunk(group, maxRenewals) {
 			calls.Go(func() {
-				err := d.renewBatch(ctx, key, due, batch, answers)
+				err := d.renewBatch(ctx, due, batch, answers, false)
 				if isMoving(err) || isForbidden(err) && len(batch) > 1 {
 					d.renewEach(ctx, due, batch, answers)
 				}
@@ -191,10 +183,10 @@ func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 }
 
 // renewBatch renews the leases at the given indexes in one call, and returns the error of that.
-func (d *Driver) renewBatch(ctx context.Context, key batchKey, due []driver.Lease, indexes []int,
-	answers []driver.Renewal) error {
+func (d *Driver) renewBatch(ctx context.Context, due []driver.Lease, indexes []int, answers []driver.Renewal,
+	lockOnly bool) error {
 	sent := driver.Now()
-	reply, unsaved := d.evalRenewal(ctx, d.renewCall(key, due, indexes))
+	reply, unsaved := evalSaved(ctx, d.eval, d.renewCall(due, indexes, lockOnly), d.conf.durable)
 	for n, index := range indexes {
 		answers[index] = renewalResult(reply, unsaved, n, len(indexes), sent)
 	}
@@ -208,10 +200,9 @@ func (d *Driver) renewEach(ctx context.Context, due []driver.Lease, indexes []in
 	var calls sync.WaitGroup
 	for _, index := range indexes {
 		calls.Go(func() {
-			l := due[index].(*lease)
 			// The key of an exclusive lock is on one node only, and will do for now.
-			key := batchKey{slot: l.slot, lockOnly: l.isExclusive()}
-			_ = d.renewBatch(ctx, key, due, []int{index}, answers) // the answers have the error
+			lockOnly := due[index].(*lease).isExclusive()
+			_ = d.renewBatch(ctx, due, []int{index}, answers, lockOnly) // the answers have the error
 		})
 	}
 	calls.Wait()
@@ -220,29 +211,22 @@ func (d *Driver) renewEach(ctx context.Context, due []driver.Lease, indexes []in
 // maxRenewals bounds the leases of one call.
 const maxRenewals = 1000
 
-// A batchKey is what all leases that are renewed in one call have in common: the slot, and whether
-// the lock's key is the only one that is extended.
-type batchKey struct {
-	slot     uint16
-	lockOnly bool
-}
-
 // isExclusive reports whether the lease is known to be exclusive: of a lease that another process
 // has acquired, only the store knows.
 func (l *lease) isExclusive() bool { return mode(l.req) == modeExclusive && l.grant.Token != 0 }
 
-// renewCall makes the call that extends the leases at the given indexes of due.
-func (d *Driver) renewCall(key batchKey, due []driver.Lease, indexes []int) Call {
+// renewCall makes the call that extends the leases at the given indexes of due, which are of one
+// slot. With lockOnly, it names no keys but those of the locks.
+func (d *Driver) renewCall(due []driver.Lease, indexes []int, lockOnly bool) Call {
 	keys := make([]string, 0, 2+2*len(indexes))
-	args := append(make([]string, 0, 3+2*len(indexes)), d.sender.floor, d.sender.maxTTL, "1")
-	if !key.lockOnly {
-		args[2] = "2"
-		keys = append(keys, d.sender.metaKey(key.slot), d.sender.longLeasesKey(key.slot))
+	args := append(make([]string, 0, 2+2*len(indexes)), d.sender.floor, d.sender.maxTTL)
+	if slot := due[indexes[0]].(*lease).slot; !lockOnly {
+		keys = append(keys, d.sender.metaKey(slot), d.sender.longLeasesKey(slot))
 	}
 	for _, index := range indexes {
 		l := due[index].(*lease)
 		keys = append(keys, l.keys[0])
-		if !key.lockOnly {
+		if !lockOnly {
 			keys = append(keys, l.keys[1])
 		}
 		args = append(args, l.jsonID, l.ttl)

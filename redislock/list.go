@@ -2,6 +2,7 @@ package redislock
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strconv"
@@ -46,21 +47,36 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 // are found by their names.
 func (d *Driver) ownKeys(ctx context.Context, keys []string) (own []string, err error) {
 	keys = slices.DeleteFunc(keys, func(key string) bool { return strings.HasPrefix(key, d.conf.namespace.own("")) })
+	err = d.readKeys(ctx, keys, false, len(grantHeads[1]), func(key string, s snapshot) {
+		if isGrant(string(s.Value)) {
+			own = append(own, key)
+		}
+	})
+	return own, err
+}
+
+// readKeys calls found with each key, its type, and its value up to a byte. It skips keys that
+// expire if endless is set, and what can't be described in JSON: snib has not written that, and
+// neither has another library of locks.
+func (d *Driver) readKeys(ctx context.Context, keys []string, endless bool, upTo int,
+	found func(key string, s snapshot)) error {
 	for batch := range d.batches(keys) {
-		r := d.eval(ctx, Call{Script: ownScript, Keys: batch, Args: grantHeads})[0]
+		args := []string{rediskit.Flag(endless), strconv.Itoa(upTo)}
+		r := d.eval(ctx, Call{Script: valuesScript, Args: args, Keys: batch})[0]
 		if r.Err != nil {
-			return nil, r.Err
+			return r.Err
 		}
-		if len(r.Lines) != 1 || len(r.Lines[0]) != len(batch) {
-			return nil, badAnswerf("the script answered %q for %d keys", r.Lines, len(batch))
+		if len(r.Lines) != len(batch) {
+			return badAnswerf("the script gave %d answers for %d keys", len(r.Lines), len(batch))
 		}
-		for i, key := range batch {
-			if r.Lines[0][i] == '1' {
-				own = append(own, key)
+		for i, line := range r.Lines {
+			var s snapshot
+			if json.Unmarshal([]byte(line), &s) == nil {
+				found(batch[i], s)
 			}
 		}
 	}
-	return own, nil
+	return nil
 }
 
 // yieldLocks yields the locks that the given keys belong to. A lock has several keys, and is

@@ -224,10 +224,10 @@ func (d *Driver) onMessage(payload string) {
 		l.markWanted()
 	case l != nil && word == hintBroken:
 		d.verifyLater(l)
-	case a != nil && word == hintWanted:
-		a.maybeWanted = true // granted, but we do not know yet
-	case a != nil && word == hintBroken:
-		a.maybeBroken = true // likewise
+	case a != nil && word == hintWanted: // granted, but we do not know yet
+		a.lease.markWanted()
+	case a != nil && word == hintBroken: // likewise
+		a.maybeBroken = true
 	case a != nil && word == hintTurn:
 		a.wake()
 	}

@@ -267,11 +267,16 @@ func subscribers(t testing.TB, n *redistest.Node) int {
 // ask sends a request for the lock "job", as a process does that hears no messages. It returns the
 // letter of the answer. The grace period is floor.
 func ask(node *redistest.Node, floor, id, mode, waits string) string {
-	rest := `"mode":"` + mode +
-		`","ttl":60000,"minhold":0,"tokens":1,"attempt":"1","channel":"snib.c:x","blind":true,"pid":1}`
+	return askFor(node, "60000", floor, id, mode, waits)[:1]
+}
+
+// askFor is ask for a TTL in milliseconds, and returns the whole answer.
+func askFor(node *redistest.Node, ttl, floor, id, mode, waits string) string {
+	rest := `"mode":"` + mode + `","ttl":` + ttl +
+		`,"minhold":0,"tokens":1,"attempt":"1","channel":"snib.c:x","blind":true,"pid":1}`
 	answers, _ := node.Must("EVAL", redislock.RequestScript.Text(), 5, "snib.m", "snib.g", "job", "snib.r:{job}",
-		"snib.q:{job}", floor, "3600000", "0", "A", strconv.Quote(id), mode, "60000", "1", waits, rest).([]any)
-	return fmt.Sprint(answers...)[:1]
+		"snib.q:{job}", floor, "3600000", "0", "A", strconv.Quote(id), mode, ttl, "1", waits, rest).([]any)
+	return fmt.Sprint(answers...)
 }
 
 // TestPlacesInGrace has waiters ask during a grace period when their last requests were longer ago
@@ -303,6 +308,23 @@ func TestPlacesInGrace(t *testing.T) {
 	got := ask(node, "off", "third", "x", "2")
 	if holder := fmt.Sprint(node.Must("GET", "job")); got != "q" || !strings.Contains(holder, `"first"`) {
 		t.Errorf("the third asks after the grace period: %s, and the holder is %s, want q and the first", got, holder)
+	}
+}
+
+// TestGraceOfAnother asks for a lock that nobody holds, when the grace period is over for the TTL
+// of the request, and not for that of the head of the queue. Nobody is told that the lock is held.
+func TestGraceOfAnother(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	ask(node, "off", "holder", "x", "0")
+	ask(node, "off", "first", "x", "1")
+	node.Must("DEL", "job") // as the end of the lease does
+	node.Must("HSET", "snib.m", "c", time.Now().Add(-5*time.Second).UnixMicro(), "x", 0)
+	for _, waits := range []string{"0", "1"} {
+		answer := askFor(node, "1000", "1000", "second", "x", waits)
+		if left, err := strconv.Atoi(strings.TrimPrefix(answer, "e ")); err != nil || left < 1 || left > 60_000 {
+			t.Errorf("the second asks, with %s for a place: %q, want e and the time that keeps the first waiting", waits, answer)
+		}
 	}
 }
 

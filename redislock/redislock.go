@@ -175,10 +175,6 @@ func start(ctx context.Context, conn Conn, conf config) (*Driver, error) {
 	return d, nil
 }
 
-// isLong reports whether a lease with this TTL is longer than the floor of the grace period:
-// the store has to know of it after a restart.
-func (d *Driver) isLong(ttl time.Duration) bool { return d.conf.grace && ttl > d.conf.floor }
-
 // slot returns the slot of a key, by which requests are batched. Requests for one slot of a Cluster
 // share a batch; on a single server all requests do.
 func (d *Driver) slot(key string) uint16 {

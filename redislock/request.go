@@ -30,11 +30,12 @@ var grantHeads = []string{`{"snib":2,"id":"`, `{"kept":true,"snib":2,"id":"`}
 
 // parseGrant reads a grant.
 func parseGrant(text string) (r request, ok bool) {
-	if !strings.HasPrefix(text, grantHeads[0]) && !strings.HasPrefix(text, grantHeads[1]) {
-		return r, false
-	}
-	err := json.Unmarshal([]byte(text), &r)
-	return r, err == nil
+	return r, isGrant(text) && json.Unmarshal([]byte(text), &r) == nil
+}
+
+// isGrant reports whether a value, of which the beginning will do, is a grant.
+func isGrant(text string) bool {
+	return strings.HasPrefix(text, grantHeads[0]) || strings.HasPrefix(text, grantHeads[1])
 }
 
 // encodeID returns an id as the scripts know it: as JSON.

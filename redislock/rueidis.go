@@ -55,7 +55,7 @@ func (c *rueidisConn) Eval(ctx context.Context, calls ...Call) []Reply {
 		}
 		i--
 	}
-	if slices.ContainsFunc(replies, func(r Reply) bool { return isReadOnly(r.Err) }) {
+	if slices.ContainsFunc(replies, func(r Reply) bool { return codeOf(r.Err) == "READONLY" }) {
 		c.leaveReplica(ctx, calls[0].Keys)
 	}
 	return replies

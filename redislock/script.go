@@ -15,22 +15,21 @@ import (
 var (
 	// requestScript serves a batch of requests.
 	requestScript = rediskit.NewScript(scripts,
-		"clock", "limits", "memory", "grace", "keys", "grant", "acquire", "release", // what a free lock needs
+		"clock", "limits", "memory", "grace", "grant", "acquire", "release", // what a free lock needs
 		"contended", "entry", "found", "hint", "queue", "contend", // a held one
 		"rare", "longlease", "identity", "shared", "yield", "endhold", "holder", "verify", "withdraw", "break", "made",
 		"batch")
 
 	// renewScript extends leases.
-	renewScript = rediskit.NewScript(scripts, "clock", "limits", "keys", "grant", "entry", "longlease", "found", "renew")
+	renewScript = rediskit.NewScript(scripts, "clock", "limits", "grant", "entry", "longlease", "found", "renew")
 
 	// forgetScript ends the grace period.
 	forgetScript = rediskit.NewScript(scripts, "clock", "forget")
 
-	// snapshotScript reads locks, ownScript finds them, and foreignScript reads keys that may be locks
-	// of other libraries. They write nothing.
+	// snapshotScript reads locks, and valuesScript reads keys that may be locks of snib or of other
+	// libraries. They write nothing.
 	snapshotScript = rediskit.NewScript(scripts, "snapshot")
-	ownScript      = rediskit.NewScript(scripts, "own")
-	foreignScript  = rediskit.NewScript(scripts, "foreign")
+	valuesScript   = rediskit.NewScript(scripts, "values")
 )
 
 //go:embed script/*.lua

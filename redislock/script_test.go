@@ -9,7 +9,6 @@ import (
 func TestLuaScripts(t *testing.T) {
 	livetest.LuaScripts(t, map[string]string{
 		"request": requestScript.Text(), "renew": renewScript.Text(),
-		"forget": forgetScript.Text(), "snapshot": snapshotScript.Text(), "own": ownScript.Text(),
-		"foreign": foreignScript.Text(),
+		"forget": forgetScript.Text(), "snapshot": snapshotScript.Text(), "values": valuesScript.Text(),
 	})
 }

@@ -45,7 +45,6 @@ type batch struct {
 	slot       uint16
 	commands   []*command
 	keys, args []string
-	call       [1]Call
 }
 
 // A command is one request to the script, and its answer.
@@ -170,8 +169,8 @@ func (s *sender) nextBatch(q *slotQueue) context.Context {
 // is forbidden would fail all others that happen to be sent with it.
 func (s *sender) sendBatch(ctx context.Context, b *batch) {
 	sent := driver.Now()
-	s.fillCall(b)
-	reply, unsaved := s.eval(ctx, b)
+	saved := s.durable && slices.ContainsFunc(b.commands, func(cmd *command) bool { return cmd.saved })
+	reply, unsaved := evalSaved(ctx, s.conn.Eval, s.callFor(b), saved)
 	if len(b.commands) > 1 && isForbidden(reply.Err) {
 		for _, cmd := range b.commands {
 			s.sendBatch(ctx, &batch{slot: b.slot, commands: []*command{cmd}})
@@ -188,15 +187,15 @@ func isForbidden(err error) bool {
 	return ok && strings.HasPrefix(reply.Text, "NOPERM")
 }
 
-// fillCall makes the call for the commands of a batch.
-func (s *sender) fillCall(b *batch) {
+// callFor makes the call for the commands of a batch.
+func (s *sender) callFor(b *batch) Call {
 	b.keys = append(b.keys[:0], s.metaKey(b.slot), s.longLeasesKey(b.slot))
 	b.args = append(b.args[:0], s.floor, s.maxTTL, rediskit.Flag(s.durable))
 	for _, cmd := range b.commands {
 		b.keys = append(b.keys, cmd.keys[:]...)
 		b.args = append(append(b.args, cmd.code), cmd.args[:cmd.n]...)
 	}
-	b.call[0] = Call{Script: requestScript, Keys: b.keys, Args: b.args}
+	return Call{Script: requestScript, Keys: b.keys, Args: b.args}
 }
 
 // deliver gives commands their answers. If unsaved is not nil, the disk may lack what they have
@@ -216,8 +215,6 @@ func deliver(commands []*command, r Reply, unsaved error, sent driver.Instant) {
 				cmd.err = unsaved // l: an earlier try may have been served
 			}
 		}
-		if cmd.done != nil {
-			close(cmd.done)
-		}
+		close(cmd.done)
 	}
 }

@@ -2,8 +2,6 @@ package redislock
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -13,22 +11,42 @@ import (
 	"github.com/sniblock/snib/redislock/rediskit"
 )
 
-// Foreign implements [redisadmin.Admin].
-func (d admin) Foreign(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
-	return d.scanForeign(ctx, prefix, false, func(f foreignKey) bool {
+// Foreign calls yield for each lock of another lock library whose key begins with prefix, until
+// yield returns false. The same keys count as locks as in Strangers, and those that expire are
+// shown, too. The names of locks are the keys. The Status is the one that the driver's Status
+// returns, without waiters, and without an id if that is longer than 4,096 bytes.
+//
+// Foreign writes nothing, and costs as much as Strangers. A key that is created, deleted or moved
+// meanwhile may be missed or shown twice.
+func (a Admin) Foreign(ctx context.Context, prefix string, yield func(driver.Status) bool) error {
+	return a.d.scanForeign(ctx, prefix, false, func(f foreignKey) bool {
 		holds, shared := f.foreignHolds(f.key)
-		return yield(driver.Status{Name: strings.TrimPrefix(f.key, string(d.conf.namespace)), Holders: holds, Shared: shared})
+		name := strings.TrimPrefix(f.key, string(a.d.conf.namespace))
+		return yield(driver.Status{Name: name, Holders: holds, Shared: shared})
 	})
 }
 
-// Strangers implements [redisadmin.Admin].
-func (d admin) Strangers(ctx context.Context, prefix string, yield func(redisadmin.Stranger) bool) error {
-	return d.scanForeign(ctx, prefix, true, func(f foreignKey) bool {
+// Strangers calls yield for each abandoned key of another lock library that begins with prefix,
+// until yield returns false: each hash of Redisson without an end, and each string of SET NX
+// clients in the formats of redis-py, redsync, bsm/redislock, node-redlock, redlock-rb, aioredlock,
+// madelson's DistributedLock, pottery, ShedLock and Spring.
+//
+// A string counts as a lock if its value has the format of one of those libraries and its key
+// confirms it: the key begins with the library's prefix or contains the word lock, mutex or
+// semaphore. With a prefix that is not empty, each string and each hash counts, whatever it
+// contains: SETNX of a constant leaves such locks. Keys that expire are not shown, and neither are
+// strings whose value is a time that is not over, and in the next 24 hours: clients of SETNX and
+// GETSET write the end of a lock so.
+//
+// Strangers writes nothing. It scans the servers step by step, and takes memory for one step. It
+// reads each key that begins with prefix.
+func (a Admin) Strangers(ctx context.Context, prefix string, yield func(redisadmin.Stranger) bool) error {
+	return a.d.scanForeign(ctx, prefix, true, func(f foreignKey) bool {
 		s := f.stranger(time.Now())
 		if s == nil {
 			return true
 		}
-		s.Key = strings.TrimPrefix(s.Key, string(d.conf.namespace))
+		s.Key = strings.TrimPrefix(s.Key, string(a.d.conf.namespace))
 		return yield(*s)
 	})
 }
@@ -42,7 +60,7 @@ type foreignKey struct {
 
 // scanForeign calls yield for the foreign keys whose names begin with prefix, step by step on each
 // master, until it returns false. It skips keys that expire if endless is set.
-func (d admin) scanForeign(ctx context.Context, prefix string, endless bool, yield func(foreignKey) bool) error {
+func (d *Driver) scanForeign(ctx context.Context, prefix string, endless bool, yield func(foreignKey) bool) error {
 	return d.scan(ctx, rediskit.EscapeGlob(string(d.conf.namespace)+prefix)+"*", "",
 		func(keys []string) (bool, error) {
 			keys = slices.DeleteFunc(keys, func(key string) bool {
@@ -59,38 +77,30 @@ func (d admin) scanForeign(ctx context.Context, prefix string, endless bool, yie
 // readForeign returns those of the keys that are taken for locks of other libraries. AssumeLocks
 // means that the caller has chosen a prefix, and so believes that the keys are locks: then it
 // returns all strings and hashes that are no locks of snib.
-func (d admin) readForeign(ctx context.Context, keys []string, endless,
+func (d *Driver) readForeign(ctx context.Context, keys []string, endless,
 	assumeLocks bool) (found []foreignKey, err error) {
-	for batch := range d.batches(keys) {
-		r := d.eval(ctx, Call{Script: foreignScript, Args: []string{rediskit.Flag(endless)}, Keys: batch})[0]
-		if r.Err != nil {
-			return nil, r.Err
+	const most = 4096 // bytes of a value that is shown
+	err = d.readKeys(ctx, keys, endless, most, func(key string, s snapshot) {
+		if isGrant(string(s.Value)) || strings.HasPrefix(string(s.Value), "snib:") {
+			return
 		}
-		if len(r.Lines) != len(batch) {
-			return nil, fmt.Errorf("the script gave %d answers for %d keys", len(r.Lines), len(batch))
+		if len(s.Value) > most {
+			s.Value = ""
 		}
-		for i, line := range r.Lines {
-			f := foreignKey{key: batch[i]}
-			if err := json.Unmarshal([]byte(line), &f.snapshot); err != nil {
-				continue // what the script can't describe is not of the format of a library
-			}
-			if _, own := parseGrant(string(f.Value)); own || strings.HasPrefix(string(f.Value), "snib:") {
-				continue
-			}
-			switch f.Type {
-			case "string":
-				f.known = libraryOf(f.key, string(f.Value), assumeLocks) != ""
-			case "hash":
-				f.known = redissonHash(f.Fields) != ""
-			default:
-				continue
-			}
-			if f.known || assumeLocks {
-				found = append(found, f)
-			}
+		f := foreignKey{key: key, snapshot: s}
+		switch f.Type {
+		case "string":
+			f.known = libraryOf(f.key, string(f.Value), assumeLocks) != ""
+		case "hash":
+			f.known = redissonHash(f.Fields) != ""
+		default:
+			return
 		}
-	}
-	return found, nil
+		if f.known || assumeLocks {
+			found = append(found, f)
+		}
+	})
+	return found, err
 }
 
 // stranger returns the Stranger that an endless key is, or nil. A client of SETNX and GETSET may be

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -46,7 +47,6 @@ func probeServers(ctx context.Context, conn Conn, conf config) (findings, error)
 		return f, err
 	}
 	f.sharded = conn.IsCluster()
-	seen := make(map[string]bool)
 	for _, m := range masters {
 		info, err := infoOf(ctx, m)
 		if err != nil {
@@ -71,8 +71,7 @@ func probeServers(ctx context.Context, conn Conn, conf config) (findings, error)
 		}
 		f.sharded = f.sharded && info.AtLeast(7, 0)
 		for _, w := range warnings(ctx, m, info) {
-			if !seen[w] {
-				seen[w] = true
+			if !slices.Contains(f.warnings, w) {
 				f.warnings = append(f.warnings, w)
 			}
 		}

@@ -81,28 +81,6 @@ var exclusives = map[string]func(driver.Request) driver.Request{
 	"Slots":     func(r driver.Request) driver.Request { r.Slots = 1; return r },
 }
 
-// TestStarvingPoller checks that a release hands the lock over without leaving the key free, so a
-// client that polls does not get it, however fast it is. docs/backends/redislock.md says that.
-func TestStarvingPoller(t *testing.T) {
-	t.Parallel()
-	for name, as := range exclusives {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			node := used(t, redistest.Single(t))
-			r := startRelay(t, node, as)
-			got := polling(t, node, time.Millisecond)
-			for began := time.Now(); time.Since(began) < 1500*time.Millisecond; { // a multiple of a second is in it
-				r.held, _ = granted(t, r.pass(t), enough, "the next")
-			}
-			select {
-			case <-got:
-				t.Errorf("the poller got the lock, which was never free in %d hand-overs", r.n)
-			default:
-			}
-		})
-	}
-}
-
 // TestYieldToForeign checks that a client that polls every 100 ms gets the lock although other
 // processes of snib wait at each release, and that these get it afterwards.
 func TestYieldToForeign(t *testing.T) {

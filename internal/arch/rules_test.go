@@ -59,7 +59,7 @@ var rules = []rule{
 	// They are tested with a server here.
 	{"redislock", []string{"driver", "driver/driverkit", "redislock/redisadmin", "redislock/rediskit", "github.com/redis/rueidis"}, append([]string{"cron", "leader"}, backendTests...),
 		"a backend knows the contract and its own client, never the core or another backend: a user inherits no third party's versions"},
-	{"redislock/redisadmin", []string{"driver"}, nil, "it says what an operator may ask, and leaves the answers to the driver"},
+	{"redislock/redisadmin", nil, nil, "it has what an operator is told, and asks nothing"},
 	{"redislock/rediskit", []string{"driver"}, nil, "drivers in two modules are built on it, so it brings no client: their versions would be its own"},
 	{"redislock/redisfence", []string{"driver", "fence", "github.com/redis/rueidis"}, backendTests, "data may lie in a Redis that keeps no locks"},
 	{"redislock/goredis", []string{"driver", "redislock", "github.com/redis/go-redis/v9"}, append([]string{"redislock/rediskit"}, backendTests...),

@@ -7,9 +7,9 @@
 
 -- reacquire answers a request that was granted before: the answer was lost, or a release has handed
 -- the lock over. It returns nil if there is no such grant.
-local function reacquire(id, mode, ttl, value)
+local function reacquire(id, ttl, value)
   local json, expiry = findGrant(id, value)
-  if not json or not string.find(json, '"mode":"' .. mode .. '"', 1, true) then return end
+  if not json then return end
   extendGrant(id, json, expiry, ttl)
   if isLong(ttl) then rare().addLongLease(lock, id, ttl) end
   return grantAnswerOf(json)
@@ -21,49 +21,48 @@ local function timeLeft(value, mode)
   return not value and yieldLeft() or redis.call('PTTL', lock)
 end
 
+local function isQueued(member) return redis.call('ZSCORE', queue, member) end
+
+-- answerGrace lets a waiter keep its place. Without memory for that, the answer is still right.
+local function answerGrace(wait, id, member)
+  if isQueued(member) then pcall(enqueue, id, member) end
+  return 'e ' .. wait
+end
+
 local function acquireHeld(id, mode, ttl, tokens, waits, rest)
   local value, keyType = lockValue()
   local member = id .. ',' .. rest
-  local answer = value and reacquire(id, mode, ttl, value)
+  local answer = value and reacquire(id, ttl, value)
   if answer then return answer end -- also in the grace period: it is held already
-  if not value or isMulti(value) then -- otherwise this request is not granted in any case
+  if value == nil then return 'k a ' .. keyType end
+  if not value or isMulti(value) then -- otherwise no request is granted in any case
     local wait = grace(ttl)
     if wait > 0 then
       if value and waits == '0' and not hasRoom(mode, value) then
         return 'h ' .. timeLeft(value, mode)
       end
-      -- A waiter keeps its place. Without memory for that, the answer is still right.
-      if redis.call('ZSCORE', queue, member) then pcall(enqueue, id, member) end
-      return 'e ' .. wait
+      return answerGrace(wait, id, member)
     end
     if not nextToken() then rare().refuse() end
-  end
-  if value == nil then return 'k a ' .. keyType end
-  if value and isMulti(value) and rare().areOver(mode, value) then value = false end
-  if not value then
+    if value and rare().areOver(mode, value) then value = false end
     answer = serveQueue(member, value)
     if answer then return answer end
     value = lockValue()
   end
-  if waits == '2' and not redis.call('ZSCORE', queue, member) then return 'n' end
+  if waits == '2' and not isQueued(member) then return 'n' end
   -- An exclusive hold conflicts with a semaphore only.
-  local kind = (not value or isMulti(value) or tonumber(mode))
-    and rare().conflictingKind(value, mode)
+  local kind = value and (isMulti(value) or tonumber(mode)) and rare().conflictingKind(value, mode)
   -- A request that is queued waits on if a client of another library takes the lock, which is then
   -- of the other kind.
-  if kind and not redis.call('ZSCORE', queue, member) then return 'k ' .. kind end
+  if kind and not isQueued(member) then return 'k ' .. kind end
   if hasRoom(mode, value) and redis.call('EXISTS', queue) == 0 then
-    local token = nextToken()
-    writeHold(token, tokens, id, mode, ttl, rest)
-    return grantAnswer(token)
+    return grantAnswer(writeHold(tokens, id, mode, ttl, rest))
+  end
+  if not value and not yieldLeft() then -- the head of the queue is in its own grace period
+    return answerGrace(grace(parseRequest(firstWaiter()).ttl), id, member)
   end
   if waits == '0' then return 'h ' .. timeLeft(value, mode) end
   local alone = enqueue(id, member)
-  if not value or isMulti(value) then -- otherwise there is no room for any waiter
-    answer = serveQueue(member)
-    if answer then return answer end
-    value = lockValue()
-  end
   local grant = value and not isMulti(value) and parseGrant(value)
   local isForeign = grant == nil
   if value and not isForeign then -- also with each heartbeat: a message may have been lost

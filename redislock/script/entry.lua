@@ -8,7 +8,7 @@
 --           entryJSON(entry)      its grant
 --           parseRequest(text)    the request in a member of the queue or in a grant, or nil. Its
 --                                 id is what stands before the fields: that of a member
---           parseGrant(json)      the same of a grant, with its token
+--           parseGrant(json)      the same of a grant
 
 local function extendTo(key, ms)
   if redis.call('PTTL', key) < ms then redis.call('PEXPIRE', key, ms) end
@@ -22,8 +22,8 @@ local function entryJSON(entry) return string.sub(entry, 17) end
 
 -- The driver writes the fields of a request in this order. In other texts, JSON escapes the quotes.
 -- To parse the whole object would take twice as long.
-local fields = '"mode":"([xs%d]+)","ttl":(%d+),"minhold":%d+,"tokens":(%d+),"attempt":"(%d+)",'
-  .. '"channel":"([^"]*)"'
+local fields =
+  '"mode":"(%w+)","ttl":(%d+),"minhold":%d+,"tokens":(%d+),"attempt":"(%d+)","channel":"([^"]*)"'
 
 local function parseRequest(text)
   local at, _, mode, ttl, tokens, attempt, channel = string.find(text, fields)
@@ -39,7 +39,5 @@ local function parseRequest(text)
 end
 
 local function parseGrant(json)
-  local grant = string.find(json, '^[^,]*,?"snib":2,') and parseRequest(json)
-  if grant then grant.token = numberIn(json, 'token') end
-  return grant or nil
+  return string.find(json, '^[^,]*,?"snib":2,') and parseRequest(json)
 end

@@ -4,9 +4,12 @@
 -- if it is exclusive. The grants of a shared lock or semaphore are in the hash grants, by id, each
 -- after its end.
 --
--- Provides  grantHead(id)         how a grant with this id begins
+-- Provides  lock, grants, queue   the keys of the request that is being served, see batch.lua
+--           grantHead(id)         how a grant with this id begins
 --           numberIn(json, name)  a number of a grant: its ttl, minhold or since
 --           errorText(failure)    the text of what pcall has caught
+
+local lock, grants, queue
 
 local function grantHead(id) return '{"snib":2,"id":' .. id .. ',' end
 

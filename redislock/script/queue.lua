@@ -7,7 +7,7 @@
 -- Provides  absence, handOverTTL
 --           enqueue(id, member)   adds a waiter unless it is there, and notes that it lives. It
 --                                 reports whether the waiter is alone
---           dequeue(member)       removes a waiter
+--           dequeue(member, id)   removes a waiter, and its heartbeats if its id is known
 --           firstWaiter()         the member at the head of the queue, or nil
 --           yieldLeft()           for how many ms waiters must leave the lock free, or nil
 --           isOf(channel, member) reports whether a waiter is of the channel's process
@@ -41,9 +41,7 @@ local function enqueue(id, member)
   return not tail
 end
 
-local function dequeue(member)
-  redis.call('ZREM', queue, member, (string.match(member, '^(".-"),"mode":') or member))
-end
+local function dequeue(member, id) redis.call('ZREM', queue, member, id or member) end
 
 -- While yieldMark is at the head of the queue, the lock is left to clients that are not in the
 -- queue: those of other libraries, which poll. Its score is the end of that time, negative so that
@@ -69,14 +67,14 @@ local function isOf(channel, member)
   return string.find(member, '"channel":"' .. channel .. '"', 1, true)
 end
 
--- othersWait looks at the first 32 members. If these are all of the channel's process, and more
--- may follow, it returns true without looking at them.
+-- othersWait looks at the first 4 members. If these are waiters of the channel's process, others
+-- may follow: then it returns true without looking.
 local function othersWait(channel)
-  local members = redis.call('ZRANGE', queue, '0', '31')
+  local members = redis.call('ZRANGE', queue, '0', '3')
   for i = 1, #members do
     if not isOf(channel, members[i]) and parseRequest(members[i]) then return true end
   end
-  return #members == 32
+  return members[4] and isOf(channel, members[4])
 end
 
 local function grantAnswer(token, channel)
@@ -113,18 +111,17 @@ local function serveQueue(self, value, head)
     if not first or first == yieldMark and yieldLeft() then return mine end
     local request = parseRequest(first)
     if not request or not isAlive(request.id, head[2]) then
-      dequeue(first)
+      dequeue(first, request and request.id)
     elseif not nextToken() or not hasRoom(request.mode, value) or grace(request.ttl) > 0 then
       return mine
     else
       -- The wake-up comes first: while the slot is moving, Redis may break off the rest. A waiter
       -- that listens to another server sends its request again, and is served then.
       local hears = first == self or wake(request)
-      dequeue(first)
+      dequeue(first, request.id)
       if hears then
-        local token = nextToken()
         local ttl = first == self and request.ttl or math.min(request.ttl, handOverTTL)
-        writeHold(token, request.tokens, request.id, request.mode, ttl,
+        local token = writeHold(request.tokens, request.id, request.mode, ttl,
           string.sub(first, #request.id + 2))
         if first == self then mine = grantAnswer(token, request.channel) end
         -- Another waiter sends its request again, which extends the lease. The answer is the grant.

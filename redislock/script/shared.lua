@@ -9,8 +9,8 @@
 --           hasRoomBeside(mode, value)   reports whether a hold fits beside those of the value
 --           writeShared(...)             writes a hold that is not exclusive, for writeHold
 --           hintSharers(channel)         tells the holders that this channel's process waits
---           conflictingKind(value, mode) the kind of lock that the name is in use as, if the mode
---                                        asks for another one
+--           conflictingKind(value, mode) the kind of lock of the value, if the mode asks for
+--                                        another one
 --           refuse()                     raises an error because there are no more tokens
 
 -- valueOf returns the value of the lock's key while several hold the lock in this mode. The number
@@ -24,8 +24,6 @@ local function kindOf(mode)
 end
 
 local function slotsOf(value) return tonumber(string.match(value, '^snib:slots:(%d+)$')) end
-
-local function kindOfValue(value) return kindOf(slotsOf(value) and '1' or 'x') end
 
 -- shares reports whether holds of this mode may be beside those of the value.
 local function shares(mode, value)
@@ -86,13 +84,8 @@ local function hintSharers(channel)
 end
 
 local function conflictingKind(value, mode)
-  local kind = value and kindOfValue(value)
-  if not value then
-    local first = firstWaiter()
-    local request = first and parseRequest(first)
-    kind = request and kindOf(request.mode)
-  end
-  if kind and kind ~= kindOf(mode) then return kind end
+  local kind = kindOf(slotsOf(value) and '1' or 'x')
+  if kind ~= kindOf(mode) then return kind end
 end
 
 local function refuse()

@@ -17,6 +17,6 @@ local function yieldIfDue(json, every)
     if request and isAlive(request.id, redis.call('ZSCORE', queue, first)) and wake(request) then
       return
     end
-    dequeue(first)
+    dequeue(first, request and request.id)
   end
 end

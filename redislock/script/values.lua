@@ -1,10 +1,11 @@
--- Reads keys that may be locks of other libraries. It writes nothing.
+-- Reads keys that may be locks. It writes nothing.
 --
 -- KEYS     the keys
 -- ARGV[1]  1 to skip keys that expire
+-- ARGV[2]  up to which byte strings are read
 -- Answer   for each key a JSON object, which is empty if the key is skipped:
 --            type, left  type of the key, and what PTTL says of it
---            value       value of a string of at most 4,096 bytes
+--            value       value of a string, or its beginning
 --            fields      fields and values, in turn, of a hash of at most 64 fields
 
 local answers = {}
@@ -13,8 +14,7 @@ for i = 1, #KEYS do
   if left == -1 or ARGV[1] ~= '1' then
     seen.type, seen.left = redis.call('TYPE', key).ok, left
     if seen.type == 'string' then
-      local value = redis.call('GETRANGE', key, 0, 4096)
-      if #value <= 4096 then seen.value = value end
+      seen.value = redis.call('GETRANGE', key, '0', ARGV[2])
     elseif seen.type == 'hash' and redis.call('HLEN', key) <= 64 then
       seen.fields = redis.call('HGETALL', key)
     end
