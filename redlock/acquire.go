@@ -43,7 +43,8 @@ type HeldError struct {
 
 	blocked quorum.Set // the nodes that are not free
 	foreign bool       // a majority would be free without the keys of foreign clients
-	took    time.Duration
+
+	took time.Duration // that of the round; a millisecond to a second, also if a clock is set meanwhile
 }
 
 // A splitError says that nobody is known to have a majority: several clients compete for the
@@ -146,7 +147,7 @@ func (a *attempt) awaitCleanup(ctx context.Context, p *poll) {
 func (r *round) failure() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := HeldError{took: driver.Now().Sub(r.start)}
+	e := HeldError{took: min(max(driver.Now().Sub(r.start), time.Millisecond), time.Second)}
 	var mismatches, wrongTypes []string
 	left := make([]time.Duration, 0, quorum.MaxNodes) // time until each node is free, if known
 	holders := make(map[string]int)
@@ -300,8 +301,8 @@ func (a *attempt) nextPause(err error, outage *rediskit.Backoff) (pause time.Dur
 	switch {
 	case errors.As(err, &split) && (split.contended || a.req.NoWait):
 		a.splits++
-		spread := max(split.took, time.Millisecond) << min(a.splits, 6)
-		return rand.N(min(spread, 100*time.Millisecond)), !a.req.NoWait || a.splits <= splitRetries
+		spread := min(split.took<<min(a.splits, 6), 100*time.Millisecond)
+		return rand.N(spread), !a.req.NoWait || a.splits <= splitRetries
 	case held != nil:
 		a.splits = 0
 		*outage = rediskit.Backoff{}
@@ -352,7 +353,7 @@ func (a *attempt) sleep(ctx context.Context, d time.Duration, err error) {
 			return
 		case waiters := <-hints:
 			hints = nil
-			timer.Reset(rand.N(min(time.Duration(max(waiters-1, 0))*max(e.took, time.Millisecond), 50*time.Millisecond) + 1))
+			timer.Reset(rand.N(min(time.Duration(waiters-1)*e.took, 50*time.Millisecond) + 1))
 		}
 	}
 }

@@ -222,7 +222,8 @@ func (t *topic) stopWatch(w *watch) {
 // onMessage handles a message of a node. The payload is the number of waiters if a lock was
 // released, or the nonce of a lease that was broken.
 func (l *listener) onMessage(node int, channel, payload string) {
-	waiters, _ := strconv.Atoi(payload) // 0 if it is not a number
+	waiters, _ := strconv.Atoi(payload)
+	waiters = min(max(waiters, 1), 100) // anybody may publish any text
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.topics[channel]

@@ -32,10 +32,7 @@ func TestWatch(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var l listener
-				l.init(&Driver{nodes: make([]*node, 5), params: quorum.Params{Nodes: 5, MaxTTL: time.Second}})
-				lockTopic := &topic{l: &l, changed: make(chan struct{}), watches: make(map[*watch]bool)}
-				l.topics["x"] = lockTopic
+				l, lockTopic := newTopic()
 				w := lockTopic.startWatch()
 				for _, node := range tt.before {
 					l.onMessage(node, "x", "7")
@@ -57,6 +54,29 @@ func TestWatch(t *testing.T) {
 					}
 				}
 			})
+		})
+	}
+}
+
+// newTopic returns the topic of the channel x in a listener of five nodes.
+func newTopic() (*listener, *topic) {
+	l := new(listener)
+	l.init(&Driver{nodes: make([]*node, 5), params: quorum.Params{Nodes: 5, MaxTTL: time.Second}})
+	return l, l.addUser("x")
+}
+
+// A forged release wakes a waiter, whatever number of waiters it tells.
+func TestForgedRelease(t *testing.T) {
+	for _, payload := range []string{"9223372036854775807", "9223372036854775808", "-9223372036854775808", "", "x"} {
+		synctest.Test(t, func(t *testing.T) {
+			l, lockTopic := newTopic()
+			a := &attempt{topic: lockTopic, watch: lockTopic.startWatch()}
+			l.onMessage(0, "x", payload)
+			began := time.Now()
+			a.sleep(t.Context(), time.Hour, &HeldError{took: 2 * time.Millisecond})
+			if slept := time.Since(began); slept > time.Second {
+				t.Errorf("after a release for %q waiters, it sleeps for %v", payload, slept)
+			}
 		})
 	}
 }
