@@ -92,6 +92,8 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 		return nil, driver.ErrClosed
 	}
 	defer d.life.Finish()
+	ctx, cancel := d.life.During(ctx)
+	defer cancel()
 	a := &attempt{d: d, req: req, lock: lockOf(req.Name)}
 	l, err := a.try(ctx)
 	if err != nil {
@@ -230,8 +232,6 @@ func (d *Driver) removeWaiter(nodes quorum.Set, l *lock, id string) *poll {
 // wait makes further rounds until the lock is granted, ctx is done, or a retry can't help. The
 // argument err is why the first round failed.
 func (a *attempt) wait(ctx context.Context, err error) (*lease, error) {
-	ctx, cancel := a.d.life.During(ctx)
-	defer cancel()
 	var outage rediskit.Backoff
 	for ctx.Err() == nil {
 		a.noteWait(err)

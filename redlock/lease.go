@@ -79,9 +79,6 @@ func (l *lease) Release(ctx context.Context) error {
 	if l.released {
 		return nil
 	}
-	if l.d.life.Over() {
-		return driver.ErrClosed
-	}
 	l.mu.Lock()
 	end, valid := l.lastSent.Add(2*l.req.TTL), !l.validUntil.Reached(driver.Now())
 	nodes := l.extendedOn

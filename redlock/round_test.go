@@ -7,6 +7,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -121,6 +122,54 @@ func TestNeverConnected(t *testing.T) {
 			t.Errorf("after the release was not sent, it is queued: %v, perhaps executed: %t", n.queue, free.maybeExecuted)
 		}
 	}
+}
+
+// newIdleDriver returns a driver whose three nodes are never asked: see sendQueued.
+func newIdleDriver(t *testing.T) *Driver {
+	t.Helper()
+	d, err := newDriver([]*node{{address: "a:1"}, {address: "b:1"}, {address: "c:1"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// sendQueued returns the commands for all nodes, which count as sent from then on.
+func (d *Driver) sendQueued() (commands []*command) {
+	for _, n := range d.nodes {
+		commands = append(commands, n.nextBatch(nil)...)
+	}
+	return commands
+}
+
+func answerAll(commands []*command, text string) {
+	for _, cmd := range commands {
+		cmd.deliver(text, nil)
+	}
+}
+
+// TestCloseInFirstRound closes a driver while the nodes grant what it has asked for. Nobody gets the
+// lease, and the nodes free the lock.
+func TestCloseInFirstRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newIdleDriver(t)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := d.Acquire(t.Context(), driver.Request{Name: "x", ID: "o", TTL: time.Minute})
+			ended <- err
+		}()
+		synctest.Wait()
+		takes := d.sendQueued()
+		go d.life.End(nil)
+		synctest.Wait()
+		answerAll(takes, "g 7")
+		if err := <-ended; !errors.Is(err, driver.ErrClosed) {
+			t.Errorf("Acquire = %v, want ErrClosed", err)
+		}
+		if frees := d.sendQueued(); len(frees) != 3 || frees[0].code != codeFree {
+			t.Errorf("then the nodes get %v, want that they free the lock", frees)
+		}
+	})
 }
 
 // TestContendedIsNotHeld checks that no caller is told that a lock is held which several clients
