@@ -102,8 +102,7 @@ func (l *foreignLease) tell(ctx context.Context, code byte, g *foundLease, args 
 // A foundLease is what the nodes know of a lease.
 type foundLease struct {
 	value
-	left []time.Duration // of MinHold on the nodes, in order
-	read driver.Instant
+	left []time.Duration // of MinHold on the nodes when they were asked, in order
 }
 
 // find reads the lock. It returns [driver.ErrLost] if no majority can have a lease with the id.
@@ -111,7 +110,6 @@ func (l *foreignLease) find(ctx context.Context) (*foundLease, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	read := driver.Now()
 	s, err := l.d.readSnapshot(ctx, &l.lock)
 	if err != nil {
 		return nil, err
@@ -124,7 +122,7 @@ func (l *foreignLease) find(ctx context.Context) (*foundLease, error) {
 		}
 		g := found[v.nonce]
 		if g == nil {
-			g = &foundLease{value: v, read: read}
+			g = &foundLease{value: v}
 			found[v.nonce] = g
 		}
 		g.left = append(g.left, v.minHoldLeft(a.Now))
@@ -141,11 +139,7 @@ func (l *foreignLease) find(ctx context.Context) (*foundLease, error) {
 // keep returns how long a release must keep the lock closed, in milliseconds. A node that has taken
 // the lock again counts from then, and a clock may have been set, so the median counts.
 func (g *foundLease) keep() string {
-	left := g.left[(len(g.left)-1)/2] - driver.Now().SubMono(g.read)
-	if left <= 0 {
-		return "0"
-	}
-	return rediskit.Millis(left)
+	return rediskit.Millis(max(0, g.left[(len(g.left)-1)/2]))
 }
 
 // request returns a request with which the lease might have been acquired.

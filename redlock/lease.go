@@ -21,6 +21,7 @@ type lease struct {
 	round     *round // the round that won it
 	lastToken string // the last token of its block
 	grant     driver.Grant
+	granted   driver.Instant // when a majority had granted it; MinHold counts from then
 
 	// topic is the subscription to messages about the lease's loss; nil without one. It and the
 	// next two fields are guarded by listener.mu.
@@ -48,8 +49,8 @@ func newLease(d *Driver, req driver.Request, l lock, r *round, lastToken uint64)
 	tokens := req.TokenBlock()
 	le := &lease{
 		d: d, req: req, lock: l, round: r, lastToken: strconv.FormatUint(lastToken, 10),
-		grant:    driver.Grant{Token: lastToken - uint64(tokens) + 1, Tokens: tokens, Start: r.start},
-		lastSent: r.start, validUntil: r.start.Add(quorum.Validity(req.TTL)),
+		grant:   driver.Grant{Token: lastToken - uint64(tokens) + 1, Tokens: tokens, Start: r.start},
+		granted: driver.Now(), lastSent: r.start, validUntil: r.start.Add(quorum.Validity(req.TTL)),
 	}
 	d.listener.addLease(le)
 	return le
@@ -85,10 +86,7 @@ func (l *lease) Release(ctx context.Context) error {
 	l.ended = true
 	l.mu.Unlock()
 	l.d.listener.removeLease(l)
-	keep := "0"
-	if left := l.req.MinHold - driver.Now().SubMono(l.grant.Start); left > 0 {
-		keep = rediskit.Millis(left)
-	}
+	keep := rediskit.Millis(max(0, l.req.MinHold-driver.Now().SubMono(l.granted)))
 	nodes |= l.round.nodesToFree()
 	verdict, ended, err := l.d.tell(ctx, nodes, end, codeFree, &l.lock, l.round.nonce, keep)
 	switch {

@@ -172,6 +172,30 @@ func TestCloseInFirstRound(t *testing.T) {
 	})
 }
 
+// TestMinHoldOfLateGrant counts MinHold from the grant, and not from the request, which nodes may
+// carry out late.
+func TestMinHoldOfLateGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newIdleDriver(t)
+		go func() {
+			time.Sleep(100 * time.Millisecond)
+			answerAll(d.sendQueued(), "g 7")
+		}()
+		l, err := d.Acquire(t.Context(), driver.Request{Name: "x", ID: "o", TTL: time.Minute, MinHold: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		go l.Release(t.Context())
+		synctest.Wait()
+		frees := d.sendQueued()
+		if len(frees) != 3 || frees[0].code != codeFree || frees[0].args[1] != "59000" {
+			t.Errorf("the nodes get %v, want that they keep the lock for 59 s", frees)
+		}
+		answerAll(frees, "o")
+	})
+}
+
 // TestContendedIsNotHeld checks that no caller is told that a lock is held which several clients
 // compete for, and nobody has.
 func TestContendedIsNotHeld(t *testing.T) {
