@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -8,7 +9,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -17,121 +17,74 @@ import (
 )
 
 const (
-	// checkInterval is how often the agent checks nodes that are not admitted and wait for
+	// checkInterval is how often an agent checks a node that is not admitted and waits for
 	// something other than time.
 	checkInterval = 250 * time.Millisecond
 
 	// probeInterval is how long a call must go unanswered before the agent checks whether the
-	// server hangs or only the connection is dead. It is also the time between two such checks.
+	// server hangs or only the connection is dead. It is also the time between two such checks, and
+	// before another try after an error.
 	probeInterval = 3 * time.Second
 )
 
-// An agent looks after the nodes in the background. It admits nodes that restarted, see
-// [quorum.Admission], and replaces dead connections. Each driver has an agent of its own;
-// agents do not know of one another.
+// An agent looks after a node in the background. It admits the node after a restart, see
+// [quorum.Admission], and replaces dead connections. Each driver has its own agents, one for each
+// node; agents do not know of one another.
 type agent struct {
-	d          *Driver
-	wakeup     chan struct{} // has the capacity 1
-	running    sync.WaitGroup
-	admissions []quorum.Admission
+	d         *Driver
+	node      *node
+	admission quorum.Admission
 }
 
-func (g *agent) init(d *Driver) {
-	g.d, g.wakeup = d, make(chan struct{}, 1)
-	for range d.nodes {
-		g.admissions = append(g.admissions, d.params.Admission())
-	}
-}
-
-// wakeLoop makes the agent check the nodes.
-func (g *agent) wakeLoop() {
-	select {
-	case g.wakeup <- struct{}{}:
-	default:
-	}
-}
-
-// suspect makes the agent check whether a node is admitted.
-func (g *agent) suspect(node int) {
-	n := g.d.nodes[node]
-	n.mu.Lock()
-	wasSuspected := n.suspected
-	n.suspected = true
-	n.mu.Unlock()
-	if !wasSuspected {
-		g.wakeLoop()
-	}
-}
-
-// run is the agent's goroutine. It sleeps while all nodes are well.
+// run is the agent's goroutine. It sleeps while the node is well.
 func (g *agent) run() {
-	defer g.running.Done()
+	defer g.d.agents.Done()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
-		case <-g.wakeup:
+		case <-g.node.toCheck:
 		case <-timer.C:
 		case <-g.d.life.Done():
 			return
 		}
-		if pause, more := g.checkNodes(); more {
+		if pause := g.checkNode(); pause > 0 {
 			timer.Reset(pause)
 		}
 	}
 }
 
-// awaitStep waits a moment until the step under way is over, after the driver's context has ended.
-func (g *agent) awaitStep() { rediskit.WaitUntil(time.Now().Add(minorityTimeout), g.running.Wait) }
-
-// checkNodes takes the next step for each node. If more is true, the agent has to check again after
-// pause. A step under way is not given up when the driver is closed: see [Driver.Close].
-func (g *agent) checkNodes() (pause time.Duration, more bool) {
-	pause = time.Hour
-	var replies []reply
-	for i, n := range g.d.nodes {
+// checkNode takes the next steps for the node, and returns when to check it again, or 0 if it is
+// well. A step under way is not given up when the driver is closed: see [Driver.Close].
+func (g *agent) checkNode() (pause time.Duration) {
+	n := g.node
+	n.mu.Lock()
+	suspected, busy := n.suspected, !n.busySince.IsZero()
+	n.mu.Unlock()
+	if suspected {
+		s, err := g.d.requestStanding(g.d.sendCtx, n.index, codeShowNode)
+		admitted := false
+		if err == nil {
+			pause, admitted, err = g.d.admit(g.d.sendCtx, &g.admission, n.index, s, floorByTime)
+		}
+		if err != nil {
+			pause = probeInterval
+		}
 		n.mu.Lock()
-		suspect, busy := n.suspected, !n.busySince.IsZero()
+		n.suspected = !admitted
 		n.mu.Unlock()
-		if suspect {
-			if replies == nil {
-				replies = g.d.pollMost(g.d.sendCtx, g.d.readTimeout(), codeShowNode, noLock(), nil)
-			}
-			next, admitted, err := g.checkNode(i, replies[i])
-			if admitted {
-				n.mu.Lock()
-				n.suspected = false
-				n.mu.Unlock()
-				continue
-			}
-			if err != nil {
-				next = checkInterval
-			}
-			pause, more = min(pause, next), true
-		}
-		if busy { // perhaps for long: a call got no answer in time
-			g.probe(n)
-			pause, more = min(pause, probeInterval), true
-		}
 	}
-	return pause, more
-}
-
-// checkNode takes the next step for a node that has told its standing.
-func (g *agent) checkNode(i int, r reply) (next time.Duration, admitted bool, err error) {
-	if r.err != nil || !r.answered {
-		return checkInterval, false, r.err
+	if busy { // perhaps for long: a call got no answer in time
+		g.probe()
+		pause = min(cmp.Or(pause, probeInterval), probeInterval)
 	}
-	s, err := g.d.parseStanding(i, r.text)
-	if err != nil {
-		return checkInterval, false, err
-	}
-	return g.d.admit(g.d.sendCtx, &g.admissions[i], i, s, floorByTime)
+	return pause
 }
 
 // probe closes a connection on which a call has gone unanswered for long, if the server answers
 // on another connection.
-func (g *agent) probe(n *node) {
+func (g *agent) probe() {
+	n := g.node
 	if !n.hungFor(probeInterval) {
 		return
 	}

@@ -235,7 +235,7 @@ func (l *lease) extend(asksOnly bool) *extension {
 	}
 	e.poll = l.d.newPoll(func(node int, r reply) bool {
 		if r.text != "" && r.text[0] == 'u' {
-			l.d.agent.suspect(node)
+			l.d.nodes[node].suspect()
 		}
 		now := driver.Now()
 		return countVote(&e.tally, node, r, now) == quorum.Won && !asksOnly || e.tally.Ended(now)

@@ -115,7 +115,7 @@ func (r *round) onAnswer(cmd *command, text string, err error) {
 		counter = ans.parse(text)
 	}
 	if ans.kind == unadmitted || ans.kind == mismatched {
-		r.d.agent.suspect(cmd.node)
+		r.d.nodes[cmd.node].suspect()
 	}
 	if ans.kind == granted {
 		r.apply(r.quorum.Granted(cmd.node, counter, now), now)
