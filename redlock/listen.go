@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -54,7 +53,7 @@ type topic struct {
 	subscribed quorum.Set
 	changed    chan struct{} // closed when subscribed grows
 	watches    map[*watch]bool
-	leases     map[string][]*lease // by nonce
+	leases     map[string]*lease // by nonce
 }
 
 // A watch collects the releases of a lock during one round of a waiter and the sleep after
@@ -113,7 +112,7 @@ func (l *listener) subscribe(ctx context.Context, lock *lock) *topic {
 func (l *listener) addUser(channel string) *topic {
 	t := l.topics[channel]
 	if t == nil {
-		t = &topic{l: l, changed: make(chan struct{}), watches: make(map[*watch]bool), leases: make(map[string][]*lease)}
+		t = &topic{l: l, changed: make(chan struct{}), watches: make(map[*watch]bool), leases: make(map[string]*lease)}
 		l.topics[channel] = t
 		for _, s := range l.subscribers {
 			s.wake()
@@ -156,11 +155,9 @@ func (l *listener) removeIdleTopics() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for channel, t := range l.topics {
-		for _, leases := range t.leases {
-			for _, le := range slices.Backward(leases) { // leaveTopic moves those behind
-				if !le.isValid() {
-					le.leaveTopic()
-				}
+		for _, le := range t.leases {
+			if !le.isValid() {
+				le.leaveTopic()
 			}
 		}
 		if t.users == 0 && time.Since(t.idleSince) >= idleTimeout {
@@ -230,7 +227,9 @@ func (l *listener) onMessage(node int, channel, payload string) {
 	if t == nil {
 		return
 	}
-	l.checkLeases(t.leases[payload])
+	if le := t.leases[payload]; le != nil {
+		l.checkLease(le)
+	}
 	for w := range t.watches {
 		w.released |= 1 << node
 		w.waiters = waiters
@@ -268,8 +267,8 @@ func (l *listener) onSubscribed(node int, channel string) {
 		return
 	}
 	t.subscribed |= 1 << node
-	for _, leases := range t.leases {
-		l.checkLeases(leases)
+	for _, le := range t.leases {
+		l.checkLease(le)
 	}
 	close(t.changed)
 	t.changed = make(chan struct{})

@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +33,7 @@ func (l *listener) addLease(le *lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	le.topic = l.addUser(breakChannel(le.round.nonce))
-	le.topic.leases[le.round.nonce] = append(le.topic.leases[le.round.nonce], le)
+	le.topic.leases[le.round.nonce] = le
 	l.startSubscribers()
 }
 
@@ -47,29 +46,23 @@ func (l *listener) removeLease(le *lease) {
 
 // leaveTopic ends the subscription of a lease. It is called with listener.mu held.
 func (l *lease) leaveTopic() {
-	t, nonce := l.topic, l.round.nonce
-	if t == nil {
+	if l.topic == nil {
 		return
 	}
+	delete(l.topic.leases, l.round.nonce)
+	l.topic.removeUser()
 	l.topic = nil
-	t.leases[nonce] = slices.DeleteFunc(t.leases[nonce], func(other *lease) bool { return other == l })
-	if len(t.leases[nonce]) == 0 {
-		delete(t.leases, nonce)
-	}
-	t.removeUser()
 }
 
-// checkLeases starts a check of each lease. It is called with l.mu held.
-func (l *listener) checkLeases(leases []*lease) {
-	for _, le := range leases {
-		switch {
-		case l.closed:
-		case le.checking:
-			le.hinted = true
-		default:
-			le.checking = true
-			l.d.background.Go(le.check)
-		}
+// checkLease starts a check of a lease. It is called with l.mu held.
+func (l *listener) checkLease(le *lease) {
+	switch {
+	case l.closed:
+	case le.checking:
+		le.hinted = true
+	default:
+		le.checking = true
+		l.d.background.Go(le.check)
 	}
 }
 
