@@ -240,12 +240,11 @@ func (a *attempt) wait(ctx context.Context, err error) (*lease, error) {
 			break
 		}
 		if a.topic == nil && contention(err) != nil && !a.req.NoWait {
-			a.topic = a.d.listener.subscribe(ctx, &a.lock)
+			a.topic, a.watch = a.d.listener.subscribe(&a.lock)
 			defer a.d.listener.unsubscribe(a.topic)
 			defer func() { a.topic.stopWatch(a.watch) }()
-		} else {
-			a.sleep(ctx, pause, err)
 		}
+		a.sleep(ctx, pause, err)
 		if ctx.Err() == nil {
 			if a.topic != nil {
 				a.topic.stopWatch(a.watch)

@@ -80,3 +80,25 @@ func TestForgedRelease(t *testing.T) {
 		})
 	}
 }
+
+// A waiter goes on when a majority has confirmed its subscription, or had before: it may have missed
+// a release.
+func TestSubscribe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newTopic()
+		l.closed = true // there are no servers
+		name := lockOf("y")
+		for _, confirmed := range [][]int{{0, 1, 2}, nil} {
+			lockTopic, w := l.subscribe(&name)
+			hints := lockTopic.arm(w, 0b11111)
+			for _, node := range confirmed {
+				l.onSubscribed(node, name.waitersKey)
+			}
+			select {
+			case <-hints:
+			case <-time.After(stragglerTimeout - 1):
+				t.Errorf("no hint after the nodes %v have confirmed", confirmed)
+			}
+		}
+	})
+}
