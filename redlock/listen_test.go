@@ -73,7 +73,7 @@ func TestForgedRelease(t *testing.T) {
 			a := &attempt{topic: lockTopic, watch: lockTopic.startWatch()}
 			l.onMessage(0, "x", payload)
 			began := time.Now()
-			a.sleep(t.Context(), time.Hour, &HeldError{took: 2 * time.Millisecond})
+			a.sleep(t.Context(), time.Hour, &heldError{took: 2 * time.Millisecond})
 			if slept := time.Since(began); slept > time.Second {
 				t.Errorf("after a release for %q waiters, it sleeps for %v", payload, slept)
 			}

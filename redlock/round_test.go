@@ -46,7 +46,7 @@ func TestParseMillis(t *testing.T) {
 func TestMaxSleep(t *testing.T) {
 	tests := []struct {
 		name        string
-		err         HeldError
+		err         heldError
 		least, most time.Duration
 	}{
 		{"Ours", heldFor(time.Minute, false), heartbeatInterval, heartbeatInterval},
@@ -65,8 +65,8 @@ func TestMaxSleep(t *testing.T) {
 	}
 }
 
-func heldFor(left time.Duration, foreign bool) HeldError {
-	e := HeldError{foreign: foreign}
+func heldFor(left time.Duration, foreign bool) heldError {
+	e := heldError{foreign: foreign}
 	e.Left = left
 	return e
 }
@@ -200,7 +200,7 @@ func TestMinHoldOfLateGrant(t *testing.T) {
 // compete for, and nobody has.
 func TestContendedIsNotHeld(t *testing.T) {
 	a := &attempt{req: driver.Request{OnWait: func(err error) { t.Errorf("OnWait was called with %v", err) }}}
-	a.noteWait(&splitError{contended: true})
+	a.noteWait(&heldError{most: 1, nodes: 3})
 }
 
 // TestFullNodes checks that a majority that has too many clients makes the store full, and that a
