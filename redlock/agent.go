@@ -221,19 +221,17 @@ func (d *Driver) readCountersAndAdmit(
 	for node, r := range d.pollMost(ctx, d.readTimeout(), codeCounters, noLock(),
 		func(r reply) bool { return strings.HasPrefix(r.text, "1") }) {
 		if r.err != nil || !r.answered {
-			reading.Away(node)
 			continue
 		}
 		counts, counters, err := parseCounters(r.text)
 		if err != nil { // useless, but perhaps the other nodes are enough
 			wrong = append(wrong, fmt.Errorf("%s: %w", d.nodes[node].address, err))
-			reading.Away(node)
 			continue
 		}
 		reading.Answer(node, counts, counters)
 	}
 	least := uint64(0)
-	if reading.Verdict() != quorum.Won {
+	if !reading.Complete() {
 		if !reading.MajorityLost() {
 			return checkInterval, false, errors.Join(wrong...)
 		}

@@ -219,9 +219,8 @@ func (r *round) dropLateNodes(includeRaising bool) {
 	now := driver.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.apply(r.quorum.Expired(now), now)
 	for i := range r.d.nodes {
-		if includeRaising || !r.quorum.Granters().Has(i) {
+		if includeRaising || r.answers[i].kind != granted {
 			r.apply(r.quorum.Refused(i, now), now)
 		}
 	}

@@ -70,7 +70,7 @@ func (c *client) try(lock, failed int) {
 			}
 		})
 	}
-	c.after(a.ttl, func() { a.apply(a.Expired(c.instant()), failed) })
+	c.after(a.ttl, func() { a.apply(a.Refused(0, c.instant()), failed) }) // any answer ends it now
 }
 
 // request sends a request to a node. If the node does not answer soon, it counts as unadmitted
