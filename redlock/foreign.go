@@ -85,7 +85,7 @@ func (l *foreignLease) renew(ctx context.Context) driver.Renewal {
 }
 
 // tell sends a command about a lease to all nodes, and returns when a majority has confirmed it.
-func (l *foreignLease) tell(ctx context.Context, code byte, g *foundLease, args ...string) error {
+func (l *foreignLease) tell(ctx context.Context, code byte, g *leaseVotes, args ...string) error {
 	verdict, ended, err := l.d.tell(ctx, l.d.allNodes(), driver.Now().Add(2*l.ttl), code, &l.lock,
 		append([]string{g.nonce}, args...)...)
 	switch {
@@ -99,37 +99,14 @@ func (l *foreignLease) tell(ctx context.Context, code byte, g *foundLease, args 
 	return err
 }
 
-// A foundLease is what the nodes know of a lease.
-type foundLease struct {
-	value
-	left []time.Duration // of MinHold on the nodes when they were asked, in order
-}
-
 // find reads the lock. It returns [driver.ErrLost] if no majority can have a lease with the id.
-func (l *foreignLease) find(ctx context.Context) (*foundLease, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
+func (l *foreignLease) find(ctx context.Context) (*leaseVotes, error) {
 	s, err := l.d.readSnapshot(ctx, &l.lock)
 	if err != nil {
 		return nil, err
 	}
-	found := make(map[string]*foundLease)
-	for _, a := range s.answers {
-		v := parseValue(string(a.Value))
-		if a.Kind != "string" || !v.ours || v.kept || v.holder.ID != l.id {
-			continue
-		}
-		g := found[v.nonce]
-		if g == nil {
-			g = &foundLease{value: v}
-			found[v.nonce] = g
-		}
-		g.left = append(g.left, v.minHoldLeft(a.Now))
-	}
-	for _, g := range found {
-		if len(g.left)+s.nodes-len(s.answers) >= s.quorum {
-			slices.Sort(g.left)
+	for _, g := range s.leases() {
+		if g.ours && !g.kept && g.holder.ID == l.id && g.votes+s.nodes-len(s.answers) >= s.quorum {
 			return g, nil
 		}
 	}
@@ -138,12 +115,13 @@ func (l *foreignLease) find(ctx context.Context) (*foundLease, error) {
 
 // keep returns how long a release must keep the lock closed, in milliseconds. A node that has taken
 // the lock again counts from then, and a clock may have been set, so the median counts.
-func (g *foundLease) keep() string {
-	return rediskit.Millis(max(0, g.left[(len(g.left)-1)/2]))
+func (g *leaseVotes) keep() string {
+	slices.Sort(g.minHold)
+	return rediskit.Millis(max(0, g.minHold[(len(g.minHold)-1)/2]))
 }
 
 // request returns a request with which the lease might have been acquired.
-func (g *foundLease) request() driver.Request {
+func (g *leaseVotes) request() driver.Request {
 	h := &g.holder
 	return driver.Request{
 		ID: h.ID, Holder: h.toDriver(), MinHold: millis(h.MinHold),

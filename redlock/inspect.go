@@ -82,6 +82,8 @@ type leaseVotes struct {
 	shown  map[holder]int // what nodes tell of the holder, without since
 	left   []time.Duration
 	age    time.Duration
+
+	minHold []time.Duration // what was left of it
 }
 
 // A leaseID tells the leases of a snapshot apart. All keys that are no strings count as one lease:
@@ -114,6 +116,7 @@ func (s *snapshot) leases() map[leaseID]*leaseVotes {
 		shown.Since = 0
 		h.shown[shown]++
 		h.left = append(h.left, parseMillis(a.Left.String()))
+		h.minHold = append(h.minHold, v.minHoldLeft(a.Now))
 		if now, err := strconv.ParseInt(a.Now, 10, 64); err == nil && v.ours {
 			h.age = max(h.age, rediskit.Micros(now-v.holder.Since))
 		}
