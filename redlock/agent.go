@@ -65,7 +65,7 @@ func (g *agent) checkNode() (pause time.Duration) {
 		s, err := g.d.requestStanding(g.d.sendCtx, n.index, codeShowNode)
 		admitted := false
 		if err == nil {
-			pause, admitted, err = g.d.admit(g.d.sendCtx, &g.admission, n.index, s, floorByTime)
+			pause, admitted, err = g.d.admit(g.d.sendCtx, &g.admission, n.index, s, 0)
 		}
 		if err != nil {
 			pause = probeInterval
@@ -90,27 +90,15 @@ func (g *agent) probe() {
 	}
 	ctx, cancel := context.WithTimeout(g.d.life.Context(), g.d.conf.timeout)
 	defer cancel()
-	alive := make(chan error, 1)
-	go func() {
-		client, err := n.dial(ctx)
-		if err == nil {
-			err = client.Do(ctx, client.B().Ping().Build()).Error()
-			client.Close()
-		}
-		alive <- err
-	}()
-	if err := <-alive; err == nil && n.hungFor(probeInterval) {
+	client, err := n.dial(ctx)
+	if err != nil {
+		return
+	}
+	defer client.Close()
+	if client.Do(ctx, client.B().Ping().Build()).Error() == nil && n.hungFor(probeInterval) {
 		n.disconnect(errOverdue)
 	}
 }
-
-// A floor is where counters go on that no majority knows any more.
-type floor struct {
-	least    uint64 // 0 for the present time
-	operator bool   // an operator chose it, and not a clock
-}
-
-var floorByTime = floor{}
 
 // A standing is a node's own state.
 type standing struct {
@@ -124,9 +112,10 @@ type standing struct {
 }
 
 // admit takes the next step towards the admission of a node with the standing s, and returns how
-// long to wait before the step after it.
+// long to wait before the step after it. The floor is where counters go on that no majority knows any
+// more, if an operator gave one; 0 stands for the present time.
 func (d *Driver) admit(
-	ctx context.Context, a *quorum.Admission, i int, s standing, f floor,
+	ctx context.Context, a *quorum.Admission, i int, s standing, floor uint64,
 ) (next time.Duration, admitted bool, err error) {
 	for tries := 0; err == nil && tries < 2; tries++ {
 		now := quorum.Standing{Run: s.Run, Admitted: s.Admitted, Mark: s.Mark}
@@ -140,7 +129,7 @@ func (d *Driver) admit(
 		case quorum.Wait:
 			return wait, false, nil
 		case quorum.Read:
-			return d.readCountersAndAdmit(ctx, a, i, f)
+			return d.readCountersAndAdmit(ctx, a, i, floor)
 		case quorum.Mark:
 			s, err = d.requestStanding(ctx, i, codeMark, rand.Text())
 		}
@@ -214,7 +203,7 @@ func (d *Driver) sendOne(ctx context.Context, i int, code byte, args ...string) 
 
 // readCountersAndAdmit reads the counters of a majority and admits the node with them.
 func (d *Driver) readCountersAndAdmit(
-	ctx context.Context, a *quorum.Admission, i int, f floor,
+	ctx context.Context, a *quorum.Admission, i int, floor uint64,
 ) (next time.Duration, admitted bool, err error) {
 	reading := d.params.Reading(i, stripes+1) // the counters of all stripes, and the floor
 	var wrong []error
@@ -235,14 +224,11 @@ func (d *Driver) readCountersAndAdmit(
 		if !reading.MajorityLost() {
 			return checkInterval, false, errors.Join(wrong...)
 		}
-		if least = f.least; least == 0 {
-			least = driver.NextToken(0, time.Now())
-		}
+		least = cmp.Or(floor, driver.NextToken(0, time.Now()))
 	}
 	run, mark := a.Ticket()
 	text, err := d.sendOne(ctx, i, codeAdmit, run, mark, strconv.FormatUint(least, 10),
-		formatCounters(reading.Counters()),
-		rediskit.Flag(f.operator))
+		formatCounters(reading.Counters()), rediskit.Flag(floor > 0))
 	return checkInterval, err == nil && text == "o", err
 }
 

@@ -411,8 +411,8 @@ func (n *node) markLate(cmd *command) {
 	}
 	until := driver.Now().Add(driver.AnswerTimeout)
 	n.late[cmd.args[0]] = until // the nonce
-	if id := cmd.args[5]; id != "" {
-		n.late[id] = until // the node may record it as a waiter
+	if cmd.code == codeTake {
+		n.late[cmd.args[5]] = until // the node may record it as a waiter
 	}
 }
 

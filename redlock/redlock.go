@@ -46,7 +46,6 @@ type Driver struct {
 	params   quorum.Params
 	conf     config
 	cluster  string // as the nodes store it
-	info     driver.Info
 	nodes    []*node
 	agents   sync.WaitGroup
 	listener listener
@@ -150,7 +149,6 @@ func newDriver(nodes []*node, opts []Option) (*Driver, error) {
 	if d.cluster, err = encodeCluster(nodes, conf.maxTTL); err != nil {
 		return nil, err
 	}
-	d.info = infoFor(d.params)
 	d.sendCtx, d.stopSending = context.WithCancel(context.Background())
 	d.listener.init(d)
 	for i, n := range nodes {
@@ -213,7 +211,7 @@ func (d *Driver) Info() driver.Info {
 		conf, _ := configure(nil) // the defaults are valid
 		return infoFor(quorum.Params{Nodes: 5, MaxTTL: conf.maxTTL})
 	}
-	return d.info
+	return infoFor(d.params)
 }
 
 // Close implements [driver.Driver]. It cancels the acquisitions under way and waits up to a
