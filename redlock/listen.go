@@ -22,6 +22,9 @@ const (
 	// panics if the server answers it with an error, as one does whose disk is full.
 	maxUnneeded = 10_000
 
+	// maxChecks limits how many leases are checked at a time. After a reconnection all are.
+	maxChecks = 200
+
 	// stragglerTimeout is how long other nodes may take to publish a release after the
 	// first one has.
 	stragglerTimeout = 5 * time.Millisecond
@@ -37,6 +40,7 @@ type listener struct {
 	mu          sync.Mutex
 	topics      map[string]*topic // by channel
 	subscribers []*subscriber     // nil while nobody waits or holds
+	checks      chan struct{}     // has the capacity maxChecks; receives while a lease is checked
 	closed      bool
 }
 
@@ -73,7 +77,7 @@ type subscriber struct {
 }
 
 func (l *listener) init(d *Driver) {
-	l.d, l.maxUnneeded, l.topics = d, maxUnneeded, make(map[string]*topic)
+	l.d, l.maxUnneeded, l.topics, l.checks = d, maxUnneeded, make(map[string]*topic), make(chan struct{}, maxChecks)
 }
 
 // subscribe subscribes to the releases of a lock. Its watch is for the round that was before, and

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redlock/internal/quorum"
 )
 
@@ -100,5 +101,24 @@ func TestSubscribe(t *testing.T) {
 				t.Errorf("no hint after the nodes %v have confirmed", confirmed)
 			}
 		}
+	})
+}
+
+// When a node confirms a subscription, all leases are checked, but not all at a time: the nodes would
+// have no time for anything else.
+func TestChecksAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newIdleDriver(t)
+		d.listener.subscribers = []*subscriber{}
+		for range 2 * maxChecks {
+			req := driver.Request{ID: "o", TTL: time.Minute, OnLost: func(error) {}}
+			newLease(d, req, lockOf("x"), &round{d: d, nonce: d.newNonce(), start: driver.Now()}, 1)
+		}
+		d.listener.onSubscribed(0, breakChannel(d.nonceID))
+		synctest.Wait()
+		if got := len(d.nodes[0].queue); got != maxChecks {
+			t.Errorf("%d checks at a time, want %d", got, maxChecks)
+		}
+		d.life.End(nil)
 	})
 }

@@ -70,21 +70,11 @@ func (l *listener) checkLease(le *lease) {
 // forged message can trigger a check. If messages keep coming while it runs, the next check
 // begins minRecheckPause later.
 func (l *lease) check() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for pause := minRecheckPause; ; {
-		select {
-		case <-timer.C:
-		case <-l.d.life.Done():
-			return
-		}
-		e := l.extend(true)
-		if e == nil { // released, or the holder knows of the loss
-			return
-		}
-		timer.Reset(l.d.conf.timeout)
-		e.wait(l.d.life.Context(), timer)
+		e := l.ask()
 		switch {
+		case e == nil: // released, or the holder knows of the loss
+			return
 		case e.foundLost:
 			l.d.listener.removeLease(l)
 			l.req.OnLost(driver.ErrLost)
@@ -96,8 +86,29 @@ func (l *lease) check() {
 		default:
 			return
 		}
-		timer.Reset(pause)
+		select {
+		case <-time.After(pause):
+		case <-l.d.life.Done():
+			return
+		}
 	}
+}
+
+// ask asks the nodes once. It returns nil if the lease has ended before, or the driver is closed.
+func (l *lease) ask() *extension {
+	select {
+	case l.d.listener.checks <- struct{}{}:
+		defer func() { <-l.d.listener.checks }()
+	case <-l.d.life.Done():
+		return nil
+	}
+	e := l.extend(true)
+	if e != nil {
+		timer := time.NewTimer(l.d.conf.timeout)
+		defer timer.Stop()
+		e.wait(l.d.life.Context(), timer)
+	}
+	return e
 }
 
 // hintedAgain reports whether another hint has come since the last check began. If not,
