@@ -9,7 +9,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock/rediskit"
-	"github.com/sniblock/snib/redlock/internal/quorum"
 )
 
 // A foreignLease is a lease that another process may have acquired, known by its id. Each request
@@ -86,10 +85,10 @@ func (l *foreignLease) renew(ctx context.Context) driver.Renewal {
 
 // tell sends a command about a lease to all nodes, and returns when a majority has confirmed it.
 func (l *foreignLease) tell(ctx context.Context, code byte, g *leaseVotes, args ...string) error {
-	verdict, ended, err := l.d.tell(ctx, l.d.allNodes(), driver.Now().Add(2*l.ttl), code, &l.lock,
+	won, ended, err := l.d.tell(ctx, l.d.allNodes(), driver.Now().Add(2*l.ttl), code, &l.lock,
 		append([]string{g.nonce}, args...)...)
 	switch {
-	case verdict == quorum.Won:
+	case won:
 		return nil
 	case ended:
 		return driver.ErrLost

@@ -12,7 +12,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock/rediskit"
-	"github.com/sniblock/snib/redlock/internal/quorum"
 )
 
 // A nodeSnapshot is what one node knows of a lock.
@@ -292,9 +291,9 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 	if !h.ours {
 		code = codeFreeForeign
 	}
-	verdict, ended, err := d.tell(ctx, d.allNodes(), driver.Now().Add(d.params.MaxTTL), code, &l, h.nonce, "0")
+	won, ended, err := d.tell(ctx, d.allNodes(), driver.Now().Add(d.params.MaxTTL), code, &l, h.nonce, "0")
 	switch {
-	case verdict == quorum.Won:
+	case won:
 		return nil
 	case ended:
 		return driver.ErrLost
