@@ -112,8 +112,8 @@ type standing struct {
 }
 
 // admit takes the next step towards the admission of a node with the standing s, and returns how
-// long to wait before the step after it. The floor is where counters go on that no majority knows any
-// more, if an operator gave one; 0 stands for the present time.
+// long to wait before the step after it. Counters that no majority knows any more go on from the
+// floor that an operator gave, or from the present time if it is 0.
 func (d *Driver) admit(
 	ctx context.Context, a *quorum.Admission, i int, s standing, floor uint64,
 ) (next time.Duration, admitted bool, err error) {

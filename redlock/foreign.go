@@ -114,16 +114,15 @@ func (l *foreignLease) find(ctx context.Context) (*leaseVotes, error) {
 
 // keep returns how long a release must keep the lock closed, in milliseconds. A node that has taken
 // the lock again counts from then, and a clock may have been set, so the median counts.
-func (g *leaseVotes) keep() string {
-	slices.Sort(g.minHold)
-	return rediskit.Millis(max(0, g.minHold[(len(g.minHold)-1)/2]))
+func (h *leaseVotes) keep() string {
+	slices.Sort(h.minHold)
+	return rediskit.Millis(max(0, h.minHold[(len(h.minHold)-1)/2]))
 }
 
 // request returns a request with which the lease might have been acquired.
-func (g *leaseVotes) request() driver.Request {
-	h := &g.holder
+func (h *leaseVotes) request() driver.Request {
 	return driver.Request{
-		ID: h.ID, Holder: h.toDriver(), MinHold: millis(h.MinHold),
-		Tokens: int(min(h.Tokens, driver.MaxTokens)), //nolint:gosec // it is small
+		ID: h.holder.ID, Holder: h.holder.toDriver(), MinHold: millis(h.holder.MinHold),
+		Tokens: int(min(h.holder.Tokens, driver.MaxTokens)), //nolint:gosec // it is small
 	}
 }

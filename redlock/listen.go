@@ -253,8 +253,8 @@ func (w *watch) sendHint(waiters int) {
 	}
 }
 
-// onSubscribed records that a node publishes to this driver from now on. Earlier messages of releases
-// and of lost leases were missed.
+// onSubscribed records that a node publishes to this driver from now on. Earlier messages of
+// releases and of lost leases were missed.
 func (l *listener) onSubscribed(node int, channel string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

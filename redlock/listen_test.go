@@ -82,8 +82,8 @@ func TestForgedRelease(t *testing.T) {
 	}
 }
 
-// A waiter goes on when a majority has confirmed its subscription, or had before: it may have missed
-// a release.
+// A waiter goes on when a majority has confirmed its subscription, or had before: it may have
+// missed a release.
 func TestSubscribe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := newTopic()
@@ -104,8 +104,8 @@ func TestSubscribe(t *testing.T) {
 	})
 }
 
-// When a node confirms a subscription, all leases are checked, but not all at a time: the nodes would
-// have no time for anything else.
+// When a node confirms a subscription, all leases are checked, but not all at a time: the nodes
+// would have no time for anything else.
 func TestChecksAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newIdleDriver(t)

@@ -148,8 +148,8 @@ func answerAll(commands []*command, text string) {
 	}
 }
 
-// TestCloseInFirstRound closes a driver while the nodes grant what it has asked for. Nobody gets the
-// lease, and the nodes free the lock.
+// TestCloseInFirstRound closes a driver while the nodes grant what it has asked for. Nobody gets
+// the lease, and the nodes free the lock.
 func TestCloseInFirstRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newIdleDriver(t)
