@@ -188,20 +188,16 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		case *foreignLease:
 			foreign.Go(func() { answers[i] = l.renew(ctx) })
 		default:
+			answers[i].Err = driver.ErrLost // if it can't be extended
 			extensions[i] = l.(*lease).extend(false)
 		}
 	}
 	timer := time.NewTimer(d.conf.timeout)
 	defer timer.Stop()
 	for i, e := range extensions {
-		if _, ok := due[i].(*foreignLease); ok {
-			continue
+		if e != nil {
+			answers[i] = e.wait(ctx, timer)
 		}
-		if e == nil {
-			answers[i].Err = driver.ErrLost
-			continue
-		}
-		answers[i] = e.wait(ctx, timer)
 	}
 	foreign.Wait()
 	return answers
