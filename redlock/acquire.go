@@ -36,35 +36,44 @@ const (
 	splitRetries = 16
 )
 
-// A HeldError says that another client has the lock on a majority of the nodes, and for how
-// long at most unless it renews its lease. It matches [driver.ErrHeld].
-type HeldError struct {
+// A heldError says that no majority of the nodes is free. It matches [driver.ErrHeld] if another
+// client has the lock on a majority. Otherwise it matches [driver.ErrUnavailable]: several clients
+// compete for the lock, or nodes that may know more do not answer.
+type heldError struct {
 	rediskit.HeldError // Left is the time until a majority of the nodes is free
 
 	blocked quorum.Set // the nodes that are not free
 	foreign bool       // a majority would be free without the keys of foreign clients
-	took    time.Duration
+
+	took time.Duration // that of the round; a millisecond to a second, also if a clock is set meanwhile
+
+	most, silent, nodes int // nodes of the best holder, nodes that may be its own too, and all nodes
 }
 
-// A splitError says that nobody is known to have a majority: several clients compete for the
-// lock, or nodes that may know more do not answer. It matches [driver.ErrUnavailable].
-type splitError struct {
-	HeldError
+// isSplit reports whether nobody is known to have a majority.
+func (e *heldError) isSplit() bool { return 2*e.most < e.nodes }
 
-	contended            bool // nobody can have a majority, whatever the silent nodes know
-	known, silent, nodes int  // nodes of the best holder, nodes without an answer, and all nodes
-}
+// isContended reports whether nobody can have a majority, whatever the silent nodes know.
+func (e *heldError) isContended() bool { return 2*(e.most+e.silent) < e.nodes }
 
-func (e *splitError) Error() string {
-	if e.contended {
+func (e *heldError) Error() string {
+	switch {
+	case e.isContended():
 		return fmt.Sprintf("%v: several clients compete for the lock, and none has a majority", driver.ErrUnavailable)
+	case e.isSplit():
+		return fmt.Sprintf("%v: nobody is known to have a majority: %d of %d nodes are taken, and %d do not answer",
+			driver.ErrUnavailable, e.most, e.nodes, e.silent)
 	}
-	return fmt.Sprintf("%v: nobody is known to have a majority: %d of %d nodes are taken, and %d do not answer",
-		driver.ErrUnavailable, e.known, e.nodes, e.silent)
+	return e.HeldError.Error()
 }
 
-// Is reports whether target is [driver.ErrUnavailable].
-func (e *splitError) Is(target error) bool { return target == driver.ErrUnavailable }
+// Is reports whether target is the error that e matches.
+func (e *heldError) Is(target error) bool {
+	if e.isSplit() {
+		return target == driver.ErrUnavailable
+	}
+	return target == driver.ErrHeld
+}
 
 // An attempt is one call of Acquire. It makes as many rounds as it needs.
 type attempt struct {
@@ -91,6 +100,8 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 		return nil, driver.ErrClosed
 	}
 	defer d.life.Finish()
+	ctx, cancel := d.life.During(ctx)
+	defer cancel()
 	a := &attempt{d: d, req: req, lock: lockOf(req.Name)}
 	l, err := a.try(ctx)
 	if err != nil {
@@ -146,11 +157,13 @@ func (a *attempt) awaitCleanup(ctx context.Context, p *poll) {
 func (r *round) failure() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := HeldError{took: driver.Now().Sub(r.start)}
+	e := heldError{
+		took:  min(max(driver.Now().Sub(r.start), time.Millisecond), time.Second),
+		nodes: len(r.d.nodes),
+	}
 	var mismatches, wrongTypes []string
 	left := make([]time.Duration, 0, quorum.MaxNodes) // time until each node is free, if known
 	holders := make(map[string]int)
-	most, unknown := 0, 0 // nodes of the best holder, and nodes that may be its own too
 	var foreign quorum.Set
 	errs := make([]error, len(r.d.nodes))
 	for i, n := range r.d.nodes {
@@ -160,7 +173,7 @@ func (r *round) failure() error {
 		case held:
 			v := parseValue(ans.value)
 			holders[v.nonce]++
-			most = max(most, holders[v.nonce])
+			e.most = max(e.most, holders[v.nonce])
 			left = append(left, ans.left)
 			e.blocked |= 1 << i
 			if !v.ours {
@@ -168,7 +181,7 @@ func (r *round) failure() error {
 			}
 		case unadmitted:
 			errs[i] = unadmittedError(ans.value)
-			unknown++
+			e.silent++
 		case mismatched:
 			errs[i] = mismatchError(ans.value)
 			mismatches = append(mismatches, n.address+" belongs to another, as "+quoted(ans.value))
@@ -179,7 +192,7 @@ func (r *round) failure() error {
 			if errs[i] = ans.err; ans.err == nil {
 				errs[i] = errOverdue
 			}
-			unknown++
+			e.silent++
 		}
 	}
 	q := r.d.params.Quorum()
@@ -195,9 +208,6 @@ func (r *round) failure() error {
 	slices.Sort(left)
 	if e.Left = left[q-1]; e.Left == driver.NoExpiry {
 		e.Left = -1
-	}
-	if most < q {
-		return &splitError{HeldError: e, contended: most+unknown < q, known: most, silent: unknown, nodes: len(r.d.nodes)}
 	}
 	return &e
 }
@@ -229,8 +239,6 @@ func (d *Driver) removeWaiter(nodes quorum.Set, l *lock, id string) *poll {
 // wait makes further rounds until the lock is granted, ctx is done, or a retry can't help. The
 // argument err is why the first round failed.
 func (a *attempt) wait(ctx context.Context, err error) (*lease, error) {
-	ctx, cancel := a.d.life.During(ctx)
-	defer cancel()
 	var outage rediskit.Backoff
 	for ctx.Err() == nil {
 		a.noteWait(err)
@@ -238,13 +246,12 @@ func (a *attempt) wait(ctx context.Context, err error) (*lease, error) {
 		if !retry {
 			break
 		}
-		if a.topic == nil && contention(err) != nil && !a.req.NoWait {
-			a.topic = a.d.listener.subscribe(ctx, &a.lock)
+		if _, refused := errors.AsType[*heldError](err); refused && a.topic == nil && !a.req.NoWait {
+			a.topic, a.watch = a.d.listener.subscribe(&a.lock)
 			defer a.d.listener.unsubscribe(a.topic)
 			defer func() { a.topic.stopWatch(a.watch) }()
-		} else {
-			a.sleep(ctx, pause, err)
 		}
+		a.sleep(ctx, pause, err)
 		if ctx.Err() == nil {
 			if a.topic != nil {
 				a.topic.stopWatch(a.watch)
@@ -268,24 +275,13 @@ func (a *attempt) wait(ctx context.Context, err error) (*lease, error) {
 	return nil, driverkit.EndOfWait(context.Cause(ctx), err)
 }
 
-// contention returns what is known of the holders if a majority of the nodes has answered and some
-// have one, and nil otherwise.
-func contention(err error) *HeldError {
-	var held *HeldError
-	if split := (*splitError)(nil); errors.As(err, &split) {
-		return &split.HeldError
-	}
-	_ = errors.As(err, &held)
-	return held
-}
-
 // noteWait tells the caller why a round failed.
 func (a *attempt) noteWait(err error) {
-	split, isSplit := errors.AsType[*splitError](err)
+	held, refused := errors.AsType[*heldError](err)
 	switch {
 	case errors.Is(err, driver.ErrHeld):
 		a.req.NoteWait(nil)
-	case isSplit && split.contended: // nobody holds it, and soon somebody will
+	case refused && held.isContended(): // nobody holds it, and soon somebody will
 	case errors.Is(err, driver.ErrUnavailable):
 		a.req.NoteWait(err)
 	}
@@ -294,21 +290,20 @@ func (a *attempt) noteWait(err error) {
 // nextPause returns how long to sleep after a round that failed with err, and whether
 // to retry at all.
 func (a *attempt) nextPause(err error, outage *rediskit.Backoff) (pause time.Duration, retry bool) {
-	var split *splitError
-	var noMajority *noMajorityError
-	held := contention(err)
+	held, refused := errors.AsType[*heldError](err)
+	noMajority, isOutage := errors.AsType[*noMajorityError](err)
 	switch {
-	case errors.As(err, &split) && (split.contended || a.req.NoWait):
+	case refused && (held.isContended() || held.isSplit() && a.req.NoWait):
 		a.splits++
-		spread := max(split.took, time.Millisecond) << min(a.splits, 6)
-		return rand.N(min(spread, 100*time.Millisecond)), !a.req.NoWait || a.splits <= splitRetries
-	case held != nil:
+		spread := min(held.took<<min(a.splits, 6), 100*time.Millisecond)
+		return rand.N(spread), !a.req.NoWait || a.splits <= splitRetries
+	case refused:
 		a.splits = 0
 		*outage = rediskit.Backoff{}
 		return held.maxSleep(), !a.req.NoWait
 	case !errors.Is(err, driver.ErrUnavailable):
 		return 0, false
-	case errors.As(err, &noMajority) && noMajority.keptOut > 0 && !a.req.NoWait:
+	case isOutage && noMajority.keptOut > 0 && !a.req.NoWait:
 		// Retry until the restarted nodes are admitted.
 		_, retry = outage.Next(a.d.params.Quarantine() + a.req.RetryLimit())
 		return 50*time.Millisecond + rand.N(50*time.Millisecond), retry
@@ -322,7 +317,7 @@ func (a *attempt) nextPause(err error, outage *rediskit.Backoff) (pause time.Dur
 
 // maxSleep returns how long a waiter may sleep if it receives no message. Messages only
 // shorten the sleep.
-func (e *HeldError) maxSleep() time.Duration {
+func (e *heldError) maxSleep() time.Duration {
 	limit := heartbeatInterval
 	if e.foreign {
 		limit = foreignPollInterval - rand.N(foreignPollInterval/4)
@@ -340,9 +335,9 @@ func (a *attempt) sleep(ctx context.Context, d time.Duration, err error) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	var hints <-chan int
-	e := contention(err)
-	if e != nil && a.topic != nil {
-		hints = a.topic.arm(a.watch, e.blocked)
+	held, refused := errors.AsType[*heldError](err)
+	if refused && a.topic != nil {
+		hints = a.topic.arm(a.watch, held.blocked)
 	}
 	for {
 		select {
@@ -352,7 +347,7 @@ func (a *attempt) sleep(ctx context.Context, d time.Duration, err error) {
 			return
 		case waiters := <-hints:
 			hints = nil
-			timer.Reset(rand.N(min(time.Duration(max(waiters-1, 0))*max(e.took, time.Millisecond), 50*time.Millisecond) + 1))
+			timer.Reset(rand.N(min(time.Duration(waiters-1)*held.took, 50*time.Millisecond) + 1))
 		}
 	}
 }

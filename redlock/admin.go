@@ -99,14 +99,14 @@ func (a admin) Recover(ctx context.Context, floor uint64) error {
 // recoverStep takes the next step for each node. It returns when to take the one after it, or 0
 // if there is none.
 func (d *Driver) recoverStep(ctx context.Context, admissions []quorum.Admission,
-	least uint64) (pause time.Duration, err error) {
-	admitted, given := 0, floor{least: least, operator: true}
+	floor uint64) (pause time.Duration, err error) {
+	admitted := 0
 	var errs []error
 	for i := range d.nodes {
 		s, err := d.requestStanding(ctx, i, codeShowNode)
 		next, done := checkInterval, false
 		if err == nil {
-			next, done, err = d.admit(ctx, &admissions[i], i, s, given)
+			next, done, err = d.admit(ctx, &admissions[i], i, s, floor)
 		}
 		switch {
 		case errors.Is(err, driver.ErrInvalid):

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -8,7 +9,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -17,147 +17,88 @@ import (
 )
 
 const (
-	// checkInterval is how often the agent checks nodes that are not admitted and wait for
+	// checkInterval is how often an agent checks a node that is not admitted and waits for
 	// something other than time.
 	checkInterval = 250 * time.Millisecond
 
 	// probeInterval is how long a call must go unanswered before the agent checks whether the
-	// server hangs or only the connection is dead. It is also the time between two such checks.
+	// server hangs or only the connection is dead. It is also the time between two such checks, and
+	// before another try after an error.
 	probeInterval = 3 * time.Second
 )
 
-// An agent looks after the nodes in the background. It admits nodes that restarted, see
-// [quorum.Admission], and replaces dead connections. Each driver has an agent of its own;
-// agents do not know of one another.
+// An agent looks after a node in the background. It admits the node after a restart, see
+// [quorum.Admission], and replaces dead connections. Each driver has its own agents, one for each
+// node; agents do not know of one another.
 type agent struct {
-	d          *Driver
-	wakeup     chan struct{} // has the capacity 1
-	running    sync.WaitGroup
-	admissions []quorum.Admission
+	d         *Driver
+	node      *node
+	admission quorum.Admission
 }
 
-func (g *agent) init(d *Driver) {
-	g.d, g.wakeup = d, make(chan struct{}, 1)
-	for range d.nodes {
-		g.admissions = append(g.admissions, d.params.Admission())
-	}
-}
-
-// wakeLoop makes the agent check the nodes.
-func (g *agent) wakeLoop() {
-	select {
-	case g.wakeup <- struct{}{}:
-	default:
-	}
-}
-
-// suspect makes the agent check whether a node is admitted.
-func (g *agent) suspect(node int) {
-	n := g.d.nodes[node]
-	n.mu.Lock()
-	wasSuspected := n.suspected
-	n.suspected = true
-	n.mu.Unlock()
-	if !wasSuspected {
-		g.wakeLoop()
-	}
-}
-
-// run is the agent's goroutine. It sleeps while all nodes are well.
+// run is the agent's goroutine. It sleeps while the node is well.
 func (g *agent) run() {
-	defer g.running.Done()
+	defer g.d.agents.Done()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
-		case <-g.wakeup:
+		case <-g.node.toCheck:
 		case <-timer.C:
 		case <-g.d.life.Done():
 			return
 		}
-		if pause, more := g.checkNodes(); more {
+		if pause := g.checkNode(); pause > 0 {
 			timer.Reset(pause)
 		}
 	}
 }
 
-// awaitStep waits a moment until the step under way is over, after the driver's context has ended.
-func (g *agent) awaitStep() { rediskit.WaitUntil(time.Now().Add(minorityTimeout), g.running.Wait) }
-
-// checkNodes takes the next step for each node. If more is true, the agent has to check again after
-// pause. A step under way is not given up when the driver is closed: see [Driver.Close].
-func (g *agent) checkNodes() (pause time.Duration, more bool) {
-	pause = time.Hour
-	var replies []reply
-	for i, n := range g.d.nodes {
+// checkNode takes the next steps for the node, and returns when to check it again, or 0 if it is
+// well. A step under way is not given up when the driver is closed: see [Driver.Close].
+func (g *agent) checkNode() (pause time.Duration) {
+	n := g.node
+	n.mu.Lock()
+	suspected, busy := n.suspected, !n.busySince.IsZero()
+	n.mu.Unlock()
+	if suspected {
+		s, err := g.d.requestStanding(g.d.sendCtx, n.index, codeShowNode)
+		admitted := false
+		if err == nil {
+			pause, admitted, err = g.d.admit(g.d.sendCtx, &g.admission, n.index, s, 0)
+		}
+		if err != nil {
+			pause = probeInterval
+		}
 		n.mu.Lock()
-		suspect, busy := n.suspected, !n.busySince.IsZero()
+		n.suspected = !admitted
 		n.mu.Unlock()
-		if suspect {
-			if replies == nil {
-				replies = g.d.pollMost(g.d.sendCtx, g.d.readTimeout(), codeShowNode, noLock(), nil)
-			}
-			next, admitted, err := g.checkNode(i, replies[i])
-			if admitted {
-				n.mu.Lock()
-				n.suspected = false
-				n.mu.Unlock()
-				continue
-			}
-			if err != nil {
-				next = checkInterval
-			}
-			pause, more = min(pause, next), true
-		}
-		if busy { // perhaps for long: a call got no answer in time
-			g.probe(n)
-			pause, more = min(pause, probeInterval), true
-		}
 	}
-	return pause, more
-}
-
-// checkNode takes the next step for a node that has told its standing.
-func (g *agent) checkNode(i int, r reply) (next time.Duration, admitted bool, err error) {
-	if r.err != nil || !r.answered {
-		return checkInterval, false, r.err
+	if busy { // perhaps for long: a call got no answer in time
+		g.probe()
+		pause = min(cmp.Or(pause, probeInterval), probeInterval)
 	}
-	s, err := g.d.parseStanding(i, r.text)
-	if err != nil {
-		return checkInterval, false, err
-	}
-	return g.d.admit(g.d.sendCtx, &g.admissions[i], i, s, floorByTime)
+	return pause
 }
 
 // probe closes a connection on which a call has gone unanswered for long, if the server answers
 // on another connection.
-func (g *agent) probe(n *node) {
+func (g *agent) probe() {
+	n := g.node
 	if !n.hungFor(probeInterval) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(g.d.life.Context(), g.d.conf.timeout)
 	defer cancel()
-	alive := make(chan error, 1)
-	go func() {
-		client, err := n.dial(ctx)
-		if err == nil {
-			err = client.Do(ctx, client.B().Ping().Build()).Error()
-			client.Close()
-		}
-		alive <- err
-	}()
-	if err := <-alive; err == nil && n.hungFor(probeInterval) {
+	client, err := n.dial(ctx)
+	if err != nil {
+		return
+	}
+	defer client.Close()
+	if client.Do(ctx, client.B().Ping().Build()).Error() == nil && n.hungFor(probeInterval) {
 		n.disconnect(errOverdue)
 	}
 }
-
-// A floor is where counters go on that no majority knows any more.
-type floor struct {
-	least    uint64 // 0 for the present time
-	operator bool   // an operator chose it, and not a clock
-}
-
-var floorByTime = floor{}
 
 // A standing is a node's own state.
 type standing struct {
@@ -171,9 +112,10 @@ type standing struct {
 }
 
 // admit takes the next step towards the admission of a node with the standing s, and returns how
-// long to wait before the step after it.
+// long to wait before the step after it. Counters that no majority knows any more go on from the
+// floor that an operator gave, or from the present time if it is 0.
 func (d *Driver) admit(
-	ctx context.Context, a *quorum.Admission, i int, s standing, f floor,
+	ctx context.Context, a *quorum.Admission, i int, s standing, floor uint64,
 ) (next time.Duration, admitted bool, err error) {
 	for tries := 0; err == nil && tries < 2; tries++ {
 		now := quorum.Standing{Run: s.Run, Admitted: s.Admitted, Mark: s.Mark}
@@ -187,7 +129,7 @@ func (d *Driver) admit(
 		case quorum.Wait:
 			return wait, false, nil
 		case quorum.Read:
-			return d.readCountersAndAdmit(ctx, a, i, f)
+			return d.readCountersAndAdmit(ctx, a, i, floor)
 		case quorum.Mark:
 			s, err = d.requestStanding(ctx, i, codeMark, rand.Text())
 		}
@@ -261,37 +203,32 @@ func (d *Driver) sendOne(ctx context.Context, i int, code byte, args ...string) 
 
 // readCountersAndAdmit reads the counters of a majority and admits the node with them.
 func (d *Driver) readCountersAndAdmit(
-	ctx context.Context, a *quorum.Admission, i int, f floor,
+	ctx context.Context, a *quorum.Admission, i int, floor uint64,
 ) (next time.Duration, admitted bool, err error) {
 	reading := d.params.Reading(i, stripes+1) // the counters of all stripes, and the floor
 	var wrong []error
 	for node, r := range d.pollMost(ctx, d.readTimeout(), codeCounters, noLock(),
 		func(r reply) bool { return strings.HasPrefix(r.text, "1") }) {
 		if r.err != nil || !r.answered {
-			reading.Away(node)
 			continue
 		}
 		counts, counters, err := parseCounters(r.text)
 		if err != nil { // useless, but perhaps the other nodes are enough
 			wrong = append(wrong, fmt.Errorf("%s: %w", d.nodes[node].address, err))
-			reading.Away(node)
 			continue
 		}
 		reading.Answer(node, counts, counters)
 	}
 	least := uint64(0)
-	if reading.Verdict() != quorum.Won {
+	if !reading.Complete() {
 		if !reading.MajorityLost() {
 			return checkInterval, false, errors.Join(wrong...)
 		}
-		if least = f.least; least == 0 {
-			least = driver.NextToken(0, time.Now())
-		}
+		least = cmp.Or(floor, driver.NextToken(0, time.Now()))
 	}
 	run, mark := a.Ticket()
 	text, err := d.sendOne(ctx, i, codeAdmit, run, mark, strconv.FormatUint(least, 10),
-		formatCounters(reading.Counters()),
-		rediskit.Flag(f.operator))
+		formatCounters(reading.Counters()), rediskit.Flag(floor > 0))
 	return checkInterval, err == nil && text == "o", err
 }
 

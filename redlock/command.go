@@ -15,10 +15,7 @@ import (
 type command struct {
 	code byte
 	lock *lock
-	args [6]string
-
-	// numArgs is the number of args in use.
-	numArgs int
+	args []string
 
 	// node is the index of the node that the command is for.
 	node int
@@ -72,8 +69,7 @@ var noLock = sync.OnceValue(func() *lock {
 
 // set writes the code, the lock and the arguments of the command.
 func (cmd *command) set(code byte, l *lock, args ...string) {
-	cmd.code, cmd.lock, cmd.state = code, l, unsent
-	cmd.numArgs = copy(cmd.args[:], args)
+	cmd.code, cmd.lock, cmd.args, cmd.state = code, l, args, unsent
 }
 
 // script returns the script that implements the command.
@@ -104,7 +100,7 @@ func (c *scriptCall) write(cluster, self string, batch []*command) {
 		c.args = append(c.args, cmd.lock.counterField)
 	}
 	for _, cmd := range batch {
-		c.args = append(append(c.args, string([]byte{cmd.code})), cmd.args[:cmd.numArgs]...)
+		c.args = append(append(c.args, string([]byte{cmd.code})), cmd.args...)
 	}
 }
 

@@ -229,6 +229,20 @@ func TestAdmission(t *testing.T) {
 	c.awaitStates(t, repeatState(3, redlockadmin.NodeAdmitted)...)
 }
 
+// So is one that is farther away than the others.
+func TestAdmissionOfDistantNode(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.opts = []redlock.Option{redlock.MaxTTL(time.Second), redlock.NodeTimeout(testTimeout)}
+	c.init(t)
+	servers, proxies := c.detour(t)
+	d := open(t, servers, c.opts...)
+	proxies[2].Delay(150*time.Millisecond, 0)
+	c.nodes[2].Must("DEL", "snib.redlock")
+	pass(t, d, "x", "o") // makes the driver notice
+	c.awaitStates(t, repeatState(3, redlockadmin.NodeAdmitted)...)
+}
+
 // A majority without memory is admitted by time. The counters go on from the present, or from the
 // floor that an operator gives while no client runs.
 func TestMajorityForgets(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock/rediskit"
-	"github.com/sniblock/snib/redlock/internal/quorum"
 )
 
 // A foreignLease is a lease that another process may have acquired, known by its id. Each request
@@ -85,11 +84,11 @@ func (l *foreignLease) renew(ctx context.Context) driver.Renewal {
 }
 
 // tell sends a command about a lease to all nodes, and returns when a majority has confirmed it.
-func (l *foreignLease) tell(ctx context.Context, code byte, g *foundLease, args ...string) error {
-	verdict, ended, err := l.d.tell(ctx, l.d.allNodes(), driver.Now().Add(2*l.ttl), code, &l.lock,
+func (l *foreignLease) tell(ctx context.Context, code byte, g *leaseVotes, args ...string) error {
+	won, ended, err := l.d.tell(ctx, l.d.allNodes(), driver.Now().Add(2*l.ttl), code, &l.lock,
 		append([]string{g.nonce}, args...)...)
 	switch {
-	case verdict == quorum.Won:
+	case won:
 		return nil
 	case ended:
 		return driver.ErrLost
@@ -99,39 +98,14 @@ func (l *foreignLease) tell(ctx context.Context, code byte, g *foundLease, args 
 	return err
 }
 
-// A foundLease is what the nodes know of a lease.
-type foundLease struct {
-	value
-	left []time.Duration // of MinHold on the nodes, in order
-	read driver.Instant
-}
-
 // find reads the lock. It returns [driver.ErrLost] if no majority can have a lease with the id.
-func (l *foreignLease) find(ctx context.Context) (*foundLease, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	read := driver.Now()
+func (l *foreignLease) find(ctx context.Context) (*leaseVotes, error) {
 	s, err := l.d.readSnapshot(ctx, &l.lock)
 	if err != nil {
 		return nil, err
 	}
-	found := make(map[string]*foundLease)
-	for _, a := range s.answers {
-		v := parseValue(string(a.Value))
-		if a.Kind != "string" || !v.ours || v.kept || v.holder.ID != l.id {
-			continue
-		}
-		g := found[v.nonce]
-		if g == nil {
-			g = &foundLease{value: v, read: read}
-			found[v.nonce] = g
-		}
-		g.left = append(g.left, v.minHoldLeft(a.Now))
-	}
-	for _, g := range found {
-		if len(g.left)+s.nodes-len(s.answers) >= s.quorum {
-			slices.Sort(g.left)
+	for _, g := range s.leases() {
+		if g.ours && !g.kept && g.holder.ID == l.id && g.votes+s.nodes-len(s.answers) >= s.quorum {
 			return g, nil
 		}
 	}
@@ -140,19 +114,15 @@ func (l *foreignLease) find(ctx context.Context) (*foundLease, error) {
 
 // keep returns how long a release must keep the lock closed, in milliseconds. A node that has taken
 // the lock again counts from then, and a clock may have been set, so the median counts.
-func (g *foundLease) keep() string {
-	left := g.left[(len(g.left)-1)/2] - driver.Now().SubMono(g.read)
-	if left <= 0 {
-		return "0"
-	}
-	return rediskit.Millis(left)
+func (h *leaseVotes) keep() string {
+	slices.Sort(h.minHold)
+	return rediskit.Millis(max(0, h.minHold[(len(h.minHold)-1)/2]))
 }
 
 // request returns a request with which the lease might have been acquired.
-func (g *foundLease) request() driver.Request {
-	h := &g.holder
+func (h *leaseVotes) request() driver.Request {
 	return driver.Request{
-		ID: h.ID, Holder: h.toDriver(), MinHold: millis(h.MinHold),
-		Tokens: int(min(h.Tokens, driver.MaxTokens)), //nolint:gosec // it is small
+		ID: h.holder.ID, Holder: h.holder.toDriver(), MinHold: millis(h.holder.MinHold),
+		Tokens: int(min(h.holder.Tokens, driver.MaxTokens)), //nolint:gosec // it is small
 	}
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock/rediskit"
-	"github.com/sniblock/snib/redlock/internal/quorum"
 )
 
 // A nodeSnapshot is what one node knows of a lock.
@@ -82,6 +81,8 @@ type leaseVotes struct {
 	shown  map[holder]int // what nodes tell of the holder, without since
 	left   []time.Duration
 	age    time.Duration
+
+	minHold []time.Duration // what was left of it
 }
 
 // A leaseID tells the leases of a snapshot apart. All keys that are no strings count as one lease:
@@ -114,6 +115,7 @@ func (s *snapshot) leases() map[leaseID]*leaseVotes {
 		shown.Since = 0
 		h.shown[shown]++
 		h.left = append(h.left, parseMillis(a.Left.String()))
+		h.minHold = append(h.minHold, v.minHoldLeft(a.Now))
 		if now, err := strconv.ParseInt(a.Now, 10, 64); err == nil && v.ours {
 			h.age = max(h.age, rediskit.Micros(now-v.holder.Since))
 		}
@@ -289,9 +291,9 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 	if !h.ours {
 		code = codeFreeForeign
 	}
-	verdict, ended, err := d.tell(ctx, d.allNodes(), driver.Now().Add(d.params.MaxTTL), code, &l, h.nonce, "0")
+	won, ended, err := d.tell(ctx, d.allNodes(), driver.Now().Add(d.params.MaxTTL), code, &l, h.nonce, "0")
 	switch {
-	case verdict == quorum.Won:
+	case won:
 		return nil
 	case ended:
 		return driver.ErrLost

@@ -21,6 +21,7 @@ type lease struct {
 	round     *round // the round that won it
 	lastToken string // the last token of its block
 	grant     driver.Grant
+	granted   driver.Instant // when a majority had granted it; MinHold counts from then
 
 	// topic is the subscription to messages about the lease's loss; nil without one. It and the
 	// next two fields are guarded by listener.mu.
@@ -48,8 +49,8 @@ func newLease(d *Driver, req driver.Request, l lock, r *round, lastToken uint64)
 	tokens := req.TokenBlock()
 	le := &lease{
 		d: d, req: req, lock: l, round: r, lastToken: strconv.FormatUint(lastToken, 10),
-		grant:    driver.Grant{Token: lastToken - uint64(tokens) + 1, Tokens: tokens, Start: r.start},
-		lastSent: r.start, validUntil: r.start.Add(quorum.Validity(req.TTL)),
+		grant:   driver.Grant{Token: lastToken - uint64(tokens) + 1, Tokens: tokens, Start: r.start},
+		granted: driver.Now(), lastSent: r.start, validUntil: r.start.Add(quorum.Validity(req.TTL)),
 	}
 	d.listener.addLease(le)
 	return le
@@ -79,23 +80,17 @@ func (l *lease) Release(ctx context.Context) error {
 	if l.released {
 		return nil
 	}
-	if l.d.life.Over() {
-		return driver.ErrClosed
-	}
 	l.mu.Lock()
 	end, valid := l.lastSent.Add(2*l.req.TTL), !l.validUntil.Reached(driver.Now())
 	nodes := l.extendedOn
 	l.ended = true
 	l.mu.Unlock()
 	l.d.listener.removeLease(l)
-	keep := "0"
-	if left := l.req.MinHold - driver.Now().SubMono(l.grant.Start); left > 0 {
-		keep = rediskit.Millis(left)
-	}
+	keep := rediskit.Millis(max(0, l.req.MinHold-driver.Now().SubMono(l.granted)))
 	nodes |= l.round.nodesToFree()
-	verdict, ended, err := l.d.tell(ctx, nodes, end, codeFree, &l.lock, l.round.nonce, keep)
+	won, ended, err := l.d.tell(ctx, nodes, end, codeFree, &l.lock, l.round.nonce, keep)
 	switch {
-	case verdict == quorum.Won:
+	case won:
 	case ended:
 		return driver.ErrLost
 	case err != nil:
@@ -132,16 +127,17 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 // have not answered, err says why.
 func (d *Driver) tell(
 	ctx context.Context, nodes quorum.Set, end driver.Instant, code byte, l *lock, args ...string,
-) (verdict quorum.Verdict, ended bool, err error) {
+) (won, ended bool, err error) {
 	tally := d.params.Tally(driver.Instant{})
 	p := d.newPoll(func(node int, r reply) bool {
+		countVote(&tally, node, r)
 		now := driver.Now()
-		return countVote(&tally, node, r, now) == quorum.Won || tally.Ended(now)
+		return tally.Won(now) || tally.Ended(now)
 	})
 	for i := range d.nodes {
 		if !nodes.Has(i) {
 			p.mu.Lock()
-			tally.No(i, driver.Now())
+			tally.No(i)
 			p.mu.Unlock()
 			continue
 		}
@@ -159,29 +155,27 @@ func (d *Driver) tell(
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := driver.Now()
-	verdict, ended = tally.Verdict(now), tally.Ended(now)
-	if verdict == quorum.Won || ended {
-		return verdict, ended, nil // the usual case; the other nodes do not matter
+	won, ended = tally.Won(now), tally.Ended(now)
+	if won || ended {
+		return won, ended, nil // the usual case; the other nodes do not matter
 	}
 	if errs := errorsOf(p.replies); (err == nil || errors.Is(err, errOverdue)) &&
 		slices.ContainsFunc(errs, func(e error) bool { return e != nil }) {
 		err = d.noMajority(reasonsOf(p.replies))
 	}
-	return verdict, ended, err
+	return won, ended, err
 }
 
-// countVote counts an answer as yes, no, or neither.
-func countVote(t *quorum.Tally, node int, r reply, now driver.Instant) quorum.Verdict {
+// countVote counts an answer as yes, no, or neither: a node that is not admitted may have forgotten
+// what others remember.
+func countVote(t *quorum.Tally, node int, r reply) {
 	switch {
 	case r.err == nil && r.text == "o", r.err == nil && r.text == "n" && r.maybeExecuted:
 		// If the command was sent before, that may have done it already.
-		return t.Yes(node, now)
+		t.Yes(node)
 	case r.err == nil && r.text == "n":
-		return t.No(node, now)
+		t.No(node)
 	}
-	// Anything else counts as away, also the answer of a node that is not admitted: what it has
-	// forgotten, others may remember.
-	return t.Away(node, now)
 }
 
 // Renew implements [driver.Driver].
@@ -194,20 +188,16 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		case *foreignLease:
 			foreign.Go(func() { answers[i] = l.renew(ctx) })
 		default:
+			answers[i].Err = driver.ErrLost // if it can't be extended
 			extensions[i] = l.(*lease).extend(false)
 		}
 	}
 	timer := time.NewTimer(d.conf.timeout)
 	defer timer.Stop()
 	for i, e := range extensions {
-		if _, ok := due[i].(*foreignLease); ok {
-			continue
+		if e != nil {
+			answers[i] = e.wait(ctx, timer)
 		}
-		if e == nil {
-			answers[i].Err = driver.ErrLost
-			continue
-		}
-		answers[i] = e.wait(ctx, timer)
 	}
 	foreign.Wait()
 	return answers
@@ -240,10 +230,11 @@ func (l *lease) extend(asksOnly bool) *extension {
 	}
 	e.poll = l.d.newPoll(func(node int, r reply) bool {
 		if r.text != "" && r.text[0] == 'u' {
-			l.d.agent.suspect(node)
+			l.d.nodes[node].suspect()
 		}
+		countVote(&e.tally, node, r)
 		now := driver.Now()
-		return countVote(&e.tally, node, r, now) == quorum.Won && !asksOnly || e.tally.Ended(now)
+		return e.tally.Won(now) && !asksOnly || e.tally.Ended(now)
 	})
 	for i := range l.d.nodes {
 		e.poll.commands[i].sendBy = l.validUntil
@@ -278,7 +269,7 @@ func (e *extension) wait(ctx context.Context, timer *time.Timer) driver.Renewal 
 	}
 	l, now := e.lease, driver.Now()
 	e.poll.mu.Lock()
-	verdict, ended, errs := e.tally.Verdict(now), e.tally.Ended(now), reasonsOf(e.poll.replies)
+	won, ended, errs := e.tally.Won(now), e.tally.Ended(now), reasonsOf(e.poll.replies)
 	e.poll.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -289,7 +280,7 @@ func (e *extension) wait(ctx context.Context, timer *time.Timer) driver.Renewal 
 			l.freeEverywhere()
 		}
 		return driver.Renewal{Err: driver.ErrLost}
-	case verdict == quorum.Won:
+	case won:
 		if !e.asksOnly {
 			l.validUntil = e.sent.Add(quorum.Validity(l.req.TTL))
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -18,14 +17,13 @@ const (
 	// idleTimeout is how long an unused subscription is kept.
 	idleTimeout = 5 * time.Second
 
-	// subscribeTimeout is how long a waiter waits until a majority of the nodes has confirmed
-	// its subscription. A timer backs up every wait, so a missing subscription only costs time.
-	subscribeTimeout = 250 * time.Millisecond
-
 	// maxUnneeded is to how many channels a connection stays subscribed that are not needed any
 	// more. Then it is made anew. It never sends UNSUBSCRIBE: the client sends PING after that, and
 	// panics if the server answers it with an error, as one does whose disk is full.
 	maxUnneeded = 10_000
+
+	// maxChecks limits how many leases are checked at a time. After a reconnection all are.
+	maxChecks = 200
 
 	// stragglerTimeout is how long other nodes may take to publish a release after the
 	// first one has.
@@ -42,6 +40,7 @@ type listener struct {
 	mu          sync.Mutex
 	topics      map[string]*topic // by channel
 	subscribers []*subscriber     // nil while nobody waits or holds
+	checks      chan struct{}     // has the capacity maxChecks; receives while a lease is checked
 	closed      bool
 }
 
@@ -52,9 +51,8 @@ type topic struct {
 	users      int
 	idleSince  time.Time // when the last user left
 	subscribed quorum.Set
-	changed    chan struct{} // closed when subscribed grows
 	watches    map[*watch]bool
-	leases     map[string][]*lease // by nonce
+	leases     map[string]*lease // by nonce
 }
 
 // A watch collects the releases of a lock during one round of a waiter and the sleep after
@@ -79,33 +77,20 @@ type subscriber struct {
 }
 
 func (l *listener) init(d *Driver) {
-	l.d, l.maxUnneeded, l.topics = d, maxUnneeded, make(map[string]*topic)
+	l.d, l.maxUnneeded, l.topics, l.checks = d, maxUnneeded, make(map[string]*topic), make(chan struct{}, maxChecks)
 }
 
-// subscribe subscribes to the releases of a lock. It returns when a majority of the nodes has
-// confirmed that, or after subscribeTimeout, or when ctx is done.
-func (l *listener) subscribe(ctx context.Context, lock *lock) *topic {
+// subscribe subscribes to the releases of a lock. Its watch is for the round that was before, and
+// takes each node that confirms the subscription for one that has published a release: one may have
+// been missed.
+func (l *listener) subscribe(lock *lock) (*topic, *watch) {
 	l.mu.Lock()
-	t := l.addUser(lock.waitersKey)
+	defer l.mu.Unlock()
 	l.startSubscribers()
-	l.mu.Unlock()
-	timer := time.NewTimer(subscribeTimeout)
-	defer timer.Stop()
-	for {
-		l.mu.Lock()
-		enough, changed := t.subscribed.Len() >= l.d.params.Quorum(), t.changed
-		l.mu.Unlock()
-		if enough {
-			return t
-		}
-		select {
-		case <-changed:
-		case <-timer.C:
-			return t
-		case <-ctx.Done():
-			return t
-		}
-	}
+	t := l.addUser(lock.waitersKey)
+	w := t.addWatch()
+	w.released = t.subscribed
+	return t, w
 }
 
 // addUser adds a user to the topic of a channel, which it creates if need be. It is called
@@ -113,7 +98,7 @@ func (l *listener) subscribe(ctx context.Context, lock *lock) *topic {
 func (l *listener) addUser(channel string) *topic {
 	t := l.topics[channel]
 	if t == nil {
-		t = &topic{l: l, changed: make(chan struct{}), watches: make(map[*watch]bool), leases: make(map[string][]*lease)}
+		t = &topic{l: l, watches: make(map[*watch]bool), leases: make(map[string]*lease)}
 		l.topics[channel] = t
 		for _, s := range l.subscribers {
 			s.wake()
@@ -156,11 +141,9 @@ func (l *listener) removeIdleTopics() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for channel, t := range l.topics {
-		for _, leases := range t.leases {
-			for _, le := range slices.Backward(leases) { // leaveTopic moves those behind
-				if !le.isValid() {
-					le.leaveTopic()
-				}
+		for _, le := range t.leases {
+			if !le.isValid() {
+				le.leaveTopic()
 			}
 		}
 		if t.users == 0 && time.Since(t.idleSince) >= idleTimeout {
@@ -196,7 +179,12 @@ func (l *listener) close() {
 func (t *topic) startWatch() *watch {
 	t.l.mu.Lock()
 	defer t.l.mu.Unlock()
-	w := &watch{hints: make(chan int, 1)}
+	return t.addWatch()
+}
+
+// addWatch is startWatch with listener.mu held.
+func (t *topic) addWatch() *watch {
+	w := &watch{waiters: 1, hints: make(chan int, 1)}
 	t.watches[w] = true
 	return w
 }
@@ -222,18 +210,26 @@ func (t *topic) stopWatch(w *watch) {
 // onMessage handles a message of a node. The payload is the number of waiters if a lock was
 // released, or the nonce of a lease that was broken.
 func (l *listener) onMessage(node int, channel, payload string) {
-	waiters, _ := strconv.Atoi(payload) // 0 if it is not a number
+	waiters, _ := strconv.Atoi(payload)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.topics[channel]
 	if t == nil {
 		return
 	}
-	l.checkLeases(t.leases[payload])
+	if le := t.leases[payload]; le != nil {
+		l.checkLease(le)
+	}
+	t.noteRelease(node, min(max(waiters, 1), 100)) // anybody may publish any text
+}
+
+// noteRelease tells the watches that a node may have freed the lock. It is called with listener.mu
+// held.
+func (t *topic) noteRelease(node, waiters int) {
 	for w := range t.watches {
 		w.released |= 1 << node
 		w.waiters = waiters
-		l.hintIfDue(w)
+		t.l.hintIfDue(w)
 	}
 }
 
@@ -257,8 +253,8 @@ func (w *watch) sendHint(waiters int) {
 	}
 }
 
-// onSubscribed records that a node publishes to this driver from now on. It wakes the waiters
-// and checks the leases, because earlier messages were missed.
+// onSubscribed records that a node publishes to this driver from now on. Earlier messages of
+// releases and of lost leases were missed.
 func (l *listener) onSubscribed(node int, channel string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -267,14 +263,10 @@ func (l *listener) onSubscribed(node int, channel string) {
 		return
 	}
 	t.subscribed |= 1 << node
-	for _, leases := range t.leases {
-		l.checkLeases(leases)
+	for _, le := range t.leases {
+		l.checkLease(le)
 	}
-	close(t.changed)
-	t.changed = make(chan struct{})
-	for w := range t.watches {
-		w.sendHint(len(t.watches))
-	}
+	t.noteRelease(node, len(t.watches))
 }
 
 // onDisconnected records that a node no longer publishes to this driver.

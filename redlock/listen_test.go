@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redlock/internal/quorum"
 )
 
@@ -32,10 +33,7 @@ func TestWatch(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var l listener
-				l.init(&Driver{nodes: make([]*node, 5), params: quorum.Params{Nodes: 5, MaxTTL: time.Second}})
-				lockTopic := &topic{l: &l, changed: make(chan struct{}), watches: make(map[*watch]bool)}
-				l.topics["x"] = lockTopic
+				l, lockTopic := newTopic()
 				w := lockTopic.startWatch()
 				for _, node := range tt.before {
 					l.onMessage(node, "x", "7")
@@ -59,4 +57,68 @@ func TestWatch(t *testing.T) {
 			})
 		})
 	}
+}
+
+// newTopic returns the topic of the channel x in a listener of five nodes.
+func newTopic() (*listener, *topic) {
+	l := new(listener)
+	l.init(&Driver{nodes: make([]*node, 5), params: quorum.Params{Nodes: 5, MaxTTL: time.Second}})
+	return l, l.addUser("x")
+}
+
+// A forged release wakes a waiter, whatever number of waiters it tells.
+func TestForgedRelease(t *testing.T) {
+	for _, payload := range []string{"9223372036854775807", "9223372036854775808", "-9223372036854775808", "", "x"} {
+		synctest.Test(t, func(t *testing.T) {
+			l, lockTopic := newTopic()
+			a := &attempt{topic: lockTopic, watch: lockTopic.startWatch()}
+			l.onMessage(0, "x", payload)
+			began := time.Now()
+			a.sleep(t.Context(), time.Hour, &heldError{took: 2 * time.Millisecond})
+			if slept := time.Since(began); slept > time.Second {
+				t.Errorf("after a release for %q waiters, it sleeps for %v", payload, slept)
+			}
+		})
+	}
+}
+
+// A waiter goes on when a majority has confirmed its subscription, or had before: it may have
+// missed a release.
+func TestSubscribe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := newTopic()
+		l.closed = true // there are no servers
+		name := lockOf("y")
+		for _, confirmed := range [][]int{{0, 1, 2}, nil} {
+			lockTopic, w := l.subscribe(&name)
+			hints := lockTopic.arm(w, 0b11111)
+			for _, node := range confirmed {
+				l.onSubscribed(node, name.waitersKey)
+			}
+			select {
+			case <-hints:
+			case <-time.After(stragglerTimeout - 1):
+				t.Errorf("no hint after the nodes %v have confirmed", confirmed)
+			}
+		}
+	})
+}
+
+// When a node confirms a subscription, all leases are checked, but not all at a time: the nodes
+// would have no time for anything else.
+func TestChecksAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newIdleDriver(t)
+		d.listener.subscribers = []*subscriber{}
+		for range 2 * maxChecks {
+			req := driver.Request{ID: "o", TTL: time.Minute, OnLost: func(error) {}}
+			newLease(d, req, lockOf("x"), &round{d: d, nonce: d.newNonce(), start: driver.Now()}, 1)
+		}
+		d.listener.onSubscribed(0, breakChannel(d.nonceID))
+		synctest.Wait()
+		if got := len(d.nodes[0].queue); got != maxChecks {
+			t.Errorf("%d checks at a time, want %d", got, maxChecks)
+		}
+		d.life.End(nil)
+	})
 }

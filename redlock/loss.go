@@ -1,7 +1,6 @@
 package redlock
 
 import (
-	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +33,7 @@ func (l *listener) addLease(le *lease) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	le.topic = l.addUser(breakChannel(le.round.nonce))
-	le.topic.leases[le.round.nonce] = append(le.topic.leases[le.round.nonce], le)
+	le.topic.leases[le.round.nonce] = le
 	l.startSubscribers()
 }
 
@@ -47,29 +46,23 @@ func (l *listener) removeLease(le *lease) {
 
 // leaveTopic ends the subscription of a lease. It is called with listener.mu held.
 func (l *lease) leaveTopic() {
-	t, nonce := l.topic, l.round.nonce
-	if t == nil {
+	if l.topic == nil {
 		return
 	}
+	delete(l.topic.leases, l.round.nonce)
+	l.topic.removeUser()
 	l.topic = nil
-	t.leases[nonce] = slices.DeleteFunc(t.leases[nonce], func(other *lease) bool { return other == l })
-	if len(t.leases[nonce]) == 0 {
-		delete(t.leases, nonce)
-	}
-	t.removeUser()
 }
 
-// checkLeases starts a check of each lease. It is called with l.mu held.
-func (l *listener) checkLeases(leases []*lease) {
-	for _, le := range leases {
-		switch {
-		case l.closed:
-		case le.checking:
-			le.hinted = true
-		default:
-			le.checking = true
-			l.d.background.Go(le.check)
-		}
+// checkLease starts a check of a lease. It is called with l.mu held.
+func (l *listener) checkLease(le *lease) {
+	switch {
+	case l.closed:
+	case le.checking:
+		le.hinted = true
+	default:
+		le.checking = true
+		l.d.background.Go(le.check)
 	}
 }
 
@@ -77,21 +70,11 @@ func (l *listener) checkLeases(leases []*lease) {
 // forged message can trigger a check. If messages keep coming while it runs, the next check
 // begins minRecheckPause later.
 func (l *lease) check() {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for pause := minRecheckPause; ; {
-		select {
-		case <-timer.C:
-		case <-l.d.life.Done():
-			return
-		}
-		e := l.extend(true)
-		if e == nil { // released, or the holder knows of the loss
-			return
-		}
-		timer.Reset(l.d.conf.timeout)
-		e.wait(l.d.life.Context(), timer)
+		e := l.ask()
 		switch {
+		case e == nil: // released, or the holder knows of the loss
+			return
 		case e.foundLost:
 			l.d.listener.removeLease(l)
 			l.req.OnLost(driver.ErrLost)
@@ -103,8 +86,29 @@ func (l *lease) check() {
 		default:
 			return
 		}
-		timer.Reset(pause)
+		select {
+		case <-time.After(pause):
+		case <-l.d.life.Done():
+			return
+		}
 	}
+}
+
+// ask asks the nodes once. It returns nil if the lease has ended before, or the driver is closed.
+func (l *lease) ask() *extension {
+	select {
+	case l.d.listener.checks <- struct{}{}:
+		defer func() { <-l.d.listener.checks }()
+	case <-l.d.life.Done():
+		return nil
+	}
+	e := l.extend(true)
+	if e != nil {
+		timer := time.NewTimer(l.d.conf.timeout)
+		defer timer.Stop()
+		e.wait(l.d.life.Context(), timer)
+	}
+	return e
 }
 
 // hintedAgain reports whether another hint has come since the last check began. If not,

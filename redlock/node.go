@@ -49,7 +49,7 @@ type node struct {
 	// handshake checks the server on a new connection before anything else is sent.
 	handshake func(ctx context.Context, n *node, c rueidis.Client) error
 
-	wakeAgent func() // tells the agent to check this node
+	toCheck chan struct{} // has the capacity 1; tells the agent to check this node
 
 	ctx    context.Context //nolint:containedctx // ends with the driver
 	wakeup chan struct{}   // has the capacity 1
@@ -157,6 +157,24 @@ func (n *node) hungFor(d time.Duration) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return !n.busySince.IsZero() && driver.Now().Sub(n.busySince) > d
+}
+
+// suspect makes the agent check whether the node is admitted.
+func (n *node) suspect() {
+	n.mu.Lock()
+	isNews := !n.suspected
+	n.suspected = true
+	n.mu.Unlock()
+	if isNews {
+		n.wakeAgent()
+	}
+}
+
+func (n *node) wakeAgent() {
+	select {
+	case n.toCheck <- struct{}{}:
+	default: // an earlier wakeup is still pending
+	}
 }
 
 // cancel withdraws a command. It reports whether the command was not sent and never will be.
@@ -393,8 +411,8 @@ func (n *node) markLate(cmd *command) {
 	}
 	until := driver.Now().Add(driver.AnswerTimeout)
 	n.late[cmd.args[0]] = until // the nonce
-	if id := cmd.args[5]; id != "" {
-		n.late[id] = until // the node may record it as a waiter
+	if cmd.code == codeTake {
+		n.late[cmd.args[5]] = until // the node may record it as a waiter
 	}
 }
 
@@ -481,8 +499,7 @@ func (n *node) connect() (rueidis.Client, error) {
 		client.Close()
 		return nil, driver.ErrClosed
 	}
-	n.client = client
-	n.suspected = true
+	n.client, n.downErr, n.suspected = client, nil, true // or the agent could not ask it
 	n.mu.Unlock()
 	n.wakeAgent()
 	return client, nil

@@ -54,25 +54,20 @@ func (p *poll) sendEvenIfDown(node int, code byte, l *lock, args ...string) {
 	p.d.nodes[node].sendEvenIfDown(p.add(node, code, l, args...))
 }
 
-// sendCleanup is sendEvenIfDown, except that the poll does not wait for a node that is down.
-func (p *poll) sendCleanup(node int, code byte, l *lock, args ...string) {
-	n := p.d.nodes[node]
-	if n.downReason() == nil {
-		p.sendEvenIfDown(node, code, l, args...)
-		return
-	}
-	cmd := &p.commands[node]
-	cmd.set(code, l, args...)
-	n.sendEvenIfDown(cmd)
-}
-
 // cleanUp sends a command that cleans up after the driver, and returns without waiting. A
-// command that can't be sent before end may be dropped.
+// command that can't be sent before end may be dropped. The poll does not wait for a node that is
+// down.
 func (d *Driver) cleanUp(nodes quorum.Set, end driver.Instant, code byte, l *lock, args ...string) *poll {
 	p := d.newPoll(nil)
 	for i := range nodes.All() {
-		p.commands[i].sendBy = end
-		p.sendCleanup(i, code, l, args...)
+		n, cmd := d.nodes[i], &p.commands[i]
+		cmd.sendBy = end
+		if n.downReason() == nil {
+			p.add(i, code, l, args...)
+		} else {
+			cmd.set(code, l, args...)
+		}
+		n.sendEvenIfDown(cmd)
 	}
 	p.close()
 	return p

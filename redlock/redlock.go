@@ -46,9 +46,8 @@ type Driver struct {
 	params   quorum.Params
 	conf     config
 	cluster  string // as the nodes store it
-	info     driver.Info
 	nodes    []*node
-	agent    agent
+	agents   sync.WaitGroup
 	listener listener
 
 	nonceID    string // the prefix of all nonces of this driver
@@ -64,7 +63,7 @@ type Driver struct {
 	sendCtx     context.Context      //nolint:containedctx // ends when nothing is sent any more
 	stopSending context.CancelFunc
 	closeOnce   sync.Once
-	background  sync.WaitGroup // the goroutines of nodes, agent and listener
+	background  sync.WaitGroup // the goroutines of nodes, agents and listener
 }
 
 // Open connects to N independent Redis servers, an odd number from 3 to 15, and returns a
@@ -123,9 +122,9 @@ func nodeOptions(o rueidis.ClientOption) rueidis.ClientOption {
 func start(ctx context.Context, d *Driver) (*Driver, error) {
 	for _, n := range d.nodes {
 		d.background.Go(n.run)
+		d.agents.Add(1)
+		d.background.Go((&agent{d, n, d.params.Admission()}).run)
 	}
-	d.agent.running.Add(1)
-	d.background.Go(d.agent.run)
 	if err := d.awaitMajority(ctx); err != nil {
 		_ = d.Close() // never fails
 		return nil, err
@@ -150,13 +149,12 @@ func newDriver(nodes []*node, opts []Option) (*Driver, error) {
 	if d.cluster, err = encodeCluster(nodes, conf.maxTTL); err != nil {
 		return nil, err
 	}
-	d.info = infoFor(d.params)
 	d.sendCtx, d.stopSending = context.WithCancel(context.Background())
-	d.agent.init(d)
 	d.listener.init(d)
 	for i, n := range nodes {
 		n.index, n.cluster, n.timeout = i, d.cluster, conf.timeout
-		n.handshake, n.wakeAgent, n.ctx, n.wakeup = d.handshake, d.agent.wakeLoop, d.sendCtx, make(chan struct{}, 1)
+		n.handshake, n.ctx = d.handshake, d.sendCtx
+		n.wakeup, n.toCheck = make(chan struct{}, 1), make(chan struct{}, 1)
 		n.conns = make(map[*trackedConn]bool)
 	}
 	return d, nil
@@ -213,7 +211,7 @@ func (d *Driver) Info() driver.Info {
 		conf, _ := configure(nil) // the defaults are valid
 		return infoFor(quorum.Params{Nodes: 5, MaxTTL: conf.maxTTL})
 	}
-	return d.info
+	return infoFor(d.params)
 }
 
 // Close implements [driver.Driver]. It cancels the acquisitions under way and waits up to a
@@ -227,7 +225,7 @@ func (d *Driver) Close() error {
 		deadline := time.Now().Add(time.Second)
 		rediskit.WaitUntil(deadline, func() { d.life.End(nil) })
 		d.drain(deadline)
-		d.agent.awaitStep()
+		rediskit.WaitUntil(time.Now().Add(minorityTimeout), d.agents.Wait) // for their steps under way
 		d.stopSending()
 		for _, n := range d.nodes {
 			n.disconnect(driver.ErrClosed)

@@ -115,7 +115,7 @@ func (r *round) onAnswer(cmd *command, text string, err error) {
 		counter = ans.parse(text)
 	}
 	if ans.kind == unadmitted || ans.kind == mismatched {
-		r.d.agent.suspect(cmd.node)
+		r.d.nodes[cmd.node].suspect()
 	}
 	if ans.kind == granted {
 		r.apply(r.quorum.Granted(cmd.node, counter, now), now)
@@ -219,9 +219,8 @@ func (r *round) dropLateNodes(includeRaising bool) {
 	now := driver.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.apply(r.quorum.Expired(now), now)
 	for i := range r.d.nodes {
-		if includeRaising || !r.quorum.Granters().Has(i) {
+		if includeRaising || r.answers[i].kind != granted {
 			r.apply(r.quorum.Refused(i, now), now)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -45,7 +46,7 @@ func TestParseMillis(t *testing.T) {
 func TestMaxSleep(t *testing.T) {
 	tests := []struct {
 		name        string
-		err         HeldError
+		err         heldError
 		least, most time.Duration
 	}{
 		{"Ours", heldFor(time.Minute, false), heartbeatInterval, heartbeatInterval},
@@ -64,8 +65,8 @@ func TestMaxSleep(t *testing.T) {
 	}
 }
 
-func heldFor(left time.Duration, foreign bool) HeldError {
-	e := HeldError{foreign: foreign}
+func heldFor(left time.Duration, foreign bool) heldError {
+	e := heldError{foreign: foreign}
 	e.Left = left
 	return e
 }
@@ -123,11 +124,83 @@ func TestNeverConnected(t *testing.T) {
 	}
 }
 
+// newIdleDriver returns a driver whose three nodes are never asked: see sendQueued.
+func newIdleDriver(t *testing.T) *Driver {
+	t.Helper()
+	d, err := newDriver([]*node{{address: "a:1"}, {address: "b:1"}, {address: "c:1"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// sendQueued returns the commands for all nodes, which count as sent from then on.
+func (d *Driver) sendQueued() (commands []*command) {
+	for _, n := range d.nodes {
+		commands = append(commands, n.nextBatch(nil)...)
+	}
+	return commands
+}
+
+func answerAll(commands []*command, text string) {
+	for _, cmd := range commands {
+		cmd.deliver(text, nil)
+	}
+}
+
+// TestCloseInFirstRound closes a driver while the nodes grant what it has asked for. Nobody gets
+// the lease, and the nodes free the lock.
+func TestCloseInFirstRound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newIdleDriver(t)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := d.Acquire(t.Context(), driver.Request{Name: "x", ID: "o", TTL: time.Minute})
+			ended <- err
+		}()
+		synctest.Wait()
+		takes := d.sendQueued()
+		go d.life.End(nil)
+		synctest.Wait()
+		answerAll(takes, "g 7")
+		if err := <-ended; !errors.Is(err, driver.ErrClosed) {
+			t.Errorf("Acquire = %v, want ErrClosed", err)
+		}
+		if frees := d.sendQueued(); len(frees) != 3 || frees[0].code != codeFree {
+			t.Errorf("then the nodes get %v, want that they free the lock", frees)
+		}
+	})
+}
+
+// TestMinHoldOfLateGrant counts MinHold from the grant, and not from the request, which nodes may
+// carry out late.
+func TestMinHoldOfLateGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newIdleDriver(t)
+		go func() {
+			time.Sleep(100 * time.Millisecond)
+			answerAll(d.sendQueued(), "g 7")
+		}()
+		l, err := d.Acquire(t.Context(), driver.Request{Name: "x", ID: "o", TTL: time.Minute, MinHold: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		go l.Release(t.Context())
+		synctest.Wait()
+		frees := d.sendQueued()
+		if len(frees) != 3 || frees[0].code != codeFree || frees[0].args[1] != "59000" {
+			t.Errorf("the nodes get %v, want that they keep the lock for 59 s", frees)
+		}
+		answerAll(frees, "o")
+	})
+}
+
 // TestContendedIsNotHeld checks that no caller is told that a lock is held which several clients
 // compete for, and nobody has.
 func TestContendedIsNotHeld(t *testing.T) {
 	a := &attempt{req: driver.Request{OnWait: func(err error) { t.Errorf("OnWait was called with %v", err) }}}
-	a.noteWait(&splitError{contended: true})
+	a.noteWait(&heldError{most: 1, nodes: 3})
 }
 
 // TestFullNodes checks that a majority that has too many clients makes the store full, and that a

@@ -70,7 +70,7 @@ func newTwin(t *testing.T, r *rand.Rand) *twin {
 			m.names = append(m.names, name)
 		}
 	}
-	m.model = quorumtest.NewNode(m.requestStanding('s').Run, m.now, len(m.names), 2, "")
+	m.model = quorumtest.NewNode(m.requestStanding('s').Run, len(m.names), 2, "")
 	m.model.Init()
 	return m
 }
@@ -165,7 +165,7 @@ func (m *twin) restart() {
 	m.scriptServer.restart()
 	run := m.requestStanding('s').Run
 	m.notef("restart as %s", run)
-	m.model = quorumtest.NewNode(run, m.now, len(m.names), 2, "")
+	m.model = quorumtest.NewNode(run, len(m.names), 2, "")
 	m.last = [2]uint64{}
 }
 

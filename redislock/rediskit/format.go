@@ -23,11 +23,11 @@ func Flag(on bool) string {
 	return "0"
 }
 
-// Micros returns a time in microseconds, and at most a hundred years: anybody who may write to the
-// store can write any number.
+// Micros returns a time in microseconds, and at most a hundred years either way: anybody who may
+// write to the store can write any number.
 func Micros(us int64) time.Duration {
-	const most = 100 * 365 * 24 * time.Hour
-	return time.Duration(min(us, most.Microseconds())) * time.Microsecond
+	const most = int64(100 * 365 * 24 * time.Hour / time.Microsecond)
+	return time.Duration(min(max(us, -most), most)) * time.Microsecond
 }
 
 // AppendJSON appends text as a JSON string. It replaces bytes that are no UTF-8.

@@ -127,7 +127,6 @@ type Reading struct {
 	node       int // the node that is to be admitted
 	admitted   Set
 	unadmitted Set // not admitted either, so they do not count
-	away       Set
 	counters   Counters
 }
 
@@ -140,11 +139,9 @@ func (p Params) Reading(node, stripes int) Reading {
 // Answer records the counters of a node. They and admitted must come from the same atomic
 // step on that node.
 func (r *Reading) Answer(node int, admitted bool, c Counters) {
-	if node == r.node {
-		return
-	}
-	r.away.remove(node)
 	switch {
+	case node == r.node:
+		return
 	case admitted:
 		r.admitted.add(node)
 		r.unadmitted.remove(node) // it was admitted after its last answer
@@ -154,30 +151,13 @@ func (r *Reading) Answer(node int, admitted bool, c Counters) {
 	r.counters.raise(c) // the counters of an unadmitted node do no harm
 }
 
-// Away records that a node does not answer.
-func (r *Reading) Away(node int) {
-	if node != r.node && !r.admitted.Has(node) && !r.unadmitted.Has(node) {
-		r.away.add(node)
-	}
-}
-
-// Verdict is Won once a majority of admitted nodes has been read. It is Failed once all nodes
-// have answered or are away without that.
-func (r *Reading) Verdict() Verdict {
-	switch {
-	case r.admitted.Len() >= r.params.Quorum():
-		return Won
-	case r.admitted.Len()+r.unadmitted.Len()+r.away.Len() == r.params.Nodes-1:
-		return Failed
-	}
-	return Open
-}
+// Complete reports whether a majority of admitted nodes has been read.
+func (r *Reading) Complete() bool { return r.admitted.Len() >= r.params.Quorum() }
 
 // MajorityLost reports whether so many nodes are known to have restarted that no majority
-// remembers, even if all nodes that are away do. Then nothing can be read back, and only clocks
-// can order tokens across the loss: tokens from before it are no greater than the time, in
+// remembers, even if all nodes that have not answered do. Then nothing can be read back, and only
+// clocks can order tokens across the loss: tokens from before it are no greater than the time, in
 // microseconds, at which they were made, as long as clocks are right to within half the outage.
-// The result is certain only when Verdict is Failed.
 func (r *Reading) MajorityLost() bool {
 	return r.params.Nodes-1-r.unadmitted.Len() < r.params.Quorum()
 }

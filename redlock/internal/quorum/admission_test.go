@@ -106,54 +106,40 @@ func TestWaited(t *testing.T) {
 func TestReading(t *testing.T) {
 	type answer struct {
 		node     int
-		kind     byte // a for admitted, u for unadmitted, - for away
+		admitted bool
 		counters quorum.Counters
 	}
+	const yes, no = true, false
 	tests := []struct {
-		name    string
-		nodes   int
-		answers []answer
-		want    quorum.Verdict
-		lost    bool // a majority was lost
-		read    quorum.Counters
+		name     string
+		nodes    int
+		answers  []answer
+		complete bool
+		lost     bool // a majority was lost
+		read     quorum.Counters
 	}{
-		{"Majority", 5, []answer{{1, 'a', quorum.Counters{5, 1}}, {2, 'a', quorum.Counters{1, 7}},
-			{4, 'a', quorum.Counters{2, 2}}},
-			quorum.Won, false, quorum.Counters{5, 7}},
-		{"OneLess", 5, []answer{{1, 'a', nil}, {2, 'a', nil}}, quorum.Open, false, nil},
-		{"OwnMemoryDoesNotCount", 5, []answer{{1, 'a', nil}, {2, 'a', nil}, {0, 'a', nil}}, quorum.Open, false, nil},
-		{"SameTwice", 5, []answer{{1, 'a', nil}, {2, 'a', nil}, {2, 'a', nil}}, quorum.Open, false, nil},
-		{"UnadmittedDoesNotCount", 5, []answer{{1, 'a', nil}, {2, 'a', nil}, {3, 'u', nil}}, quorum.Open, false, nil},
-		{"TwoAreAway", 5, []answer{{1, 'a', nil}, {2, 'a', nil}, {3, '-', nil}, {4, '-', nil}}, quorum.Failed, false, nil},
-		{"OwnAwayDoesNotCount", 5, []answer{{1, 'a', nil}, {2, 'a', nil}, {0, '-', nil}, {4, '-', nil}}, quorum.Open, false,
-			nil},
-		{"AwayAndThenThere", 5, []answer{{1, 'a', nil}, {2, 'a', nil}, {3, '-', nil}, {3, 'a', quorum.Counters{0, 9}}},
-			quorum.Won, false, quorum.Counters{0, 9}},
-		{"ThereAndThenAway", 5, []answer{{1, 'a', nil}, {2, 'a', nil}, {3, 'u', nil}, {3, '-', nil}, {2, '-', nil}},
-			quorum.Open, false, nil},
-		{"UnadmittedAndThenAdmitted", 5, []answer{{1, 'u', nil}, {1, 'a', nil}, {2, 'a', nil}, {3, '-', nil}, {4, '-', nil}},
-			quorum.Failed, false, nil},
-		{"AdmittedAndThenUnadmitted", 5, []answer{{1, 'a', nil}, {1, 'u', nil}, {2, 'a', nil}, {3, 'u', nil}, {4, '-', nil}},
-			quorum.Failed, false, nil},
-		{"AMinorityForgot", 5, []answer{{1, 'u', nil}, {2, '-', nil}, {3, '-', nil}, {4, '-', nil}}, quorum.Failed, false,
-			nil},
-		{"AMajorityForgot", 5, []answer{{1, 'u', nil}, {2, 'u', nil}, {3, 'a', nil}, {4, '-', nil}}, quorum.Failed, true,
-			nil},
-		{"AllForgot", 3, []answer{{1, 'u', nil}, {2, 'u', nil}}, quorum.Failed, true, nil},
-		{"OneOfThreeForgotToo", 3, []answer{{1, 'u', nil}, {2, 'a', nil}}, quorum.Failed, true, nil},
+		{"Majority", 5, []answer{{1, yes, quorum.Counters{5, 1}}, {2, yes, quorum.Counters{1, 7}},
+			{4, yes, quorum.Counters{2, 2}}},
+			true, false, quorum.Counters{5, 7}},
+		{"OneLess", 5, []answer{{1, yes, nil}, {2, yes, nil}}, false, false, nil},
+		{"OwnMemoryDoesNotCount", 5, []answer{{1, yes, nil}, {2, yes, nil}, {0, yes, nil}}, false, false, nil},
+		{"SameTwice", 5, []answer{{1, yes, nil}, {2, yes, nil}, {2, yes, nil}}, false, false, nil},
+		{"UnadmittedDoesNotCount", 5, []answer{{1, yes, nil}, {2, yes, nil}, {3, no, nil}}, false, false, nil},
+		{"UnadmittedAndThenAdmitted", 5, []answer{{1, no, nil}, {3, no, nil}, {1, yes, nil}}, false, false, nil},
+		{"AdmittedAndThenUnadmitted", 5, []answer{{1, yes, nil}, {1, no, nil}, {3, no, nil}}, false, false, nil},
+		{"AMinorityForgot", 5, []answer{{1, no, nil}}, false, false, nil},
+		{"AMajorityForgot", 5, []answer{{1, no, nil}, {2, no, nil}, {3, yes, nil}}, false, true, nil},
+		{"AllForgot", 3, []answer{{1, no, nil}, {2, no, nil}}, false, true, nil},
+		{"OneOfThreeForgotToo", 3, []answer{{1, no, nil}, {2, yes, nil}}, false, true, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := nodes(tt.nodes).Reading(0, 2)
 			for _, a := range tt.answers {
-				if a.kind == '-' {
-					r.Away(a.node)
-				} else {
-					r.Answer(a.node, a.kind == 'a', a.counters)
-				}
+				r.Answer(a.node, a.admitted, a.counters)
 			}
-			if got := r.Verdict(); got != tt.want {
-				t.Errorf("verdict %v, want %v", got, tt.want)
+			if got := r.Complete(); got != tt.complete {
+				t.Errorf("complete: %v, want %v", got, tt.complete)
 			}
 			if got := r.MajorityLost(); got != tt.lost {
 				t.Errorf("a majority has forgotten: %v, want %v", got, tt.lost)

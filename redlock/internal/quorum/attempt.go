@@ -75,12 +75,6 @@ func (a *Attempt) Refused(node int, now driver.Instant) Step {
 	return a.step(now)
 }
 
-// Expired records that time has passed, and nothing else.
-func (a *Attempt) Expired(now driver.Instant) Step { return a.step(now) }
-
-// Granters returns the nodes that are known to have granted.
-func (a *Attempt) Granters() Set { return a.granted }
-
 func (a *Attempt) step(now driver.Instant) Step {
 	if a.verdict != Open {
 		return Step{Verdict: a.verdict, Target: a.target}

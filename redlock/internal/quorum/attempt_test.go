@@ -23,8 +23,6 @@ func refused(node int) event {
 	return func(a *quorum.Attempt, now driver.Instant) quorum.Step { return a.Refused(node, now) }
 }
 
-func expired(a *quorum.Attempt, now driver.Instant) quorum.Step { return a.Expired(now) }
-
 // These are the steps that tests expect.
 var open = quorum.Step{}
 
@@ -153,14 +151,14 @@ func TestAttempt(t *testing.T) {
 			{do: granted(1, 9), want: raise(9, 0)},
 			{do: raised(0), want: failed(9), at: valid},
 		}},
-		{"Expired", 3, []testStep{{do: granted(0, 7), want: open}, {do: expired, want: open, at: valid - 1},
-			{do: expired, want: failed(0), at: valid}}},
+		{"Expired", 3, []testStep{{do: granted(0, 7), want: open}, {do: refused(0), want: open, at: valid - 1},
+			{do: refused(0), want: failed(0), at: valid}}},
 		{"WonStaysWon", 3, []testStep{
 			{do: granted(0, 7), want: open},
 			{do: granted(1, 7), want: won(7)},
 			{do: granted(2, 9), want: won(7)},
 			{do: refused(2), want: won(7)},
-			{do: expired, want: won(7), at: valid},
+			{do: refused(1), want: won(7), at: valid},
 		}},
 		{"FailedStaysFailed", 3, []testStep{
 			{do: refused(0), want: open},
@@ -183,16 +181,5 @@ func runSteps(t *testing.T, a *quorum.Attempt, steps []testStep) {
 		if got := step.do(a, at(step.at)); got != step.want {
 			t.Fatalf("after event %d: %+v, want %+v", i, got, step.want)
 		}
-	}
-}
-
-func TestGranters(t *testing.T) {
-	a := nodes(5).Attempt(at(0), time.Second)
-	a.Refused(0, at(0))
-	a.Granted(1, 7, at(0))
-	a.Granted(4, 9, at(0))
-	a.Refused(4, at(0))
-	if got, want := a.Granters(), set(1, 4); got != want {
-		t.Errorf("Granters = %b, want %b", got, want)
 	}
 }

@@ -14,50 +14,27 @@ type Tally struct {
 	end    driver.Instant // the zero Instant: no end
 	yes    Set
 	no     Set
-	away   Set
 }
 
 // Tally begins to count answers that matter until end, or forever if end is the zero Instant.
 // For a renewal, end is the end of the lease's current validity, and never of the new one.
 func (p Params) Tally(end driver.Instant) Tally { return Tally{params: p, end: end} }
 
-// Yes records that a node did what it was asked.
-func (t *Tally) Yes(node int, now driver.Instant) Verdict {
-	t.away.remove(node)
-	t.yes.add(node)
-	return t.Verdict(now)
-}
+// Yes records that a node did what it was asked. A node that does not answer may have done it too.
+func (t *Tally) Yes(node int) { t.yes.add(node) }
 
 // No records that the lease has ended on a node.
-func (t *Tally) No(node int, now driver.Instant) Verdict {
-	t.away.remove(node)
-	t.no.add(node)
-	return t.Verdict(now)
-}
+func (t *Tally) No(node int) { t.no.add(node) }
 
-// Away records that a node will not answer, or not in time. It may have executed the request.
-func (t *Tally) Away(node int, now driver.Instant) Verdict {
-	if !t.yes.Has(node) && !t.no.Has(node) {
-		t.away.add(node)
-	}
-	return t.Verdict(now)
-}
-
-// Verdict is Won when a majority said yes in time, and Failed when that can no longer happen.
-func (t *Tally) Verdict(now driver.Instant) Verdict {
-	switch q := t.params.Quorum(); {
-	case !t.end.IsZero() && t.end.Reached(now):
-		return Failed
-	case t.yes.Len() >= q:
-		return Won
-	case t.params.Nodes-t.no.Len()-t.away.Len() < q:
-		return Failed
-	}
-	return Open
+// Won reports whether a majority said yes in time.
+func (t *Tally) Won(now driver.Instant) bool {
+	return !t.isOver(now) && t.yes.Len() >= t.params.Quorum()
 }
 
 // Ended reports whether the lease has certainly ended: its time is over, or so many nodes have
 // lost it that no majority has it.
 func (t *Tally) Ended(now driver.Instant) bool {
-	return !t.end.IsZero() && t.end.Reached(now) || t.params.Nodes-t.no.Len() < t.params.Quorum()
+	return t.isOver(now) || t.params.Nodes-t.no.Len() < t.params.Quorum()
 }
+
+func (t *Tally) isOver(now driver.Instant) bool { return !t.end.IsZero() && t.end.Reached(now) }

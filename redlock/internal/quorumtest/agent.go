@@ -98,17 +98,8 @@ func (a *agent) note(node int, r Answer, now quorum.Clocks) {
 func (a *agent) advance(node int, r Answer) {
 	adm := &a.admissions[node]
 	move, wait := adm.Look(r.Standing, a.instant())
-	switch a.w.broken {
-	case NoWaiting:
-		if move == quorum.Wait {
-			move = quorum.Read
-		}
-	case Uptime:
-		if (move == quorum.Wait || move == quorum.Read) && r.Uptime >= a.w.params.Quarantine() {
-			move = quorum.Read
-		} else if move == quorum.Read {
-			move, wait = quorum.Wait, checkInterval
-		}
+	if a.w.broken == NoWaiting && move == quorum.Wait {
+		move = quorum.Read
 	}
 	switch move {
 	case quorum.None:
@@ -119,7 +110,10 @@ func (a *agent) advance(node int, r Answer) {
 		a.request(node, Request{Op: Mark, Mark: fmt.Sprintf("%s.%d", a.name, a.marks)}, func(Answer) { a.checkNode(node) })
 	case quorum.Wait:
 		if a.w.broken == ReadingFirst && a.earlyRead[node] == nil {
-			a.read(node, func(c quorum.Counters) { a.earlyRead[node] = c })
+			a.read(node, func(c quorum.Counters) {
+				a.earlyRead[node] = c
+				a.after(checkInterval, func() { a.checkNode(node) })
+			})
 			return
 		}
 		if a.w.shortAgents {
@@ -136,7 +130,7 @@ func (a *agent) advance(node int, r Answer) {
 	}
 }
 
-// read reads the other nodes' counters for the admission of node, and checks the node again.
+// read passes on the other nodes' counters for the admission of node, or checks the node again.
 func (a *agent) read(node int, got func(quorum.Counters)) {
 	if a.w.broken == NoReading {
 		got(make(quorum.Counters, a.w.stripes))
@@ -145,39 +139,37 @@ func (a *agent) read(node int, got func(quorum.Counters)) {
 	a.exchange[node]++
 	exchange := a.exchange[node]
 	reading := a.w.params.Reading(node, a.w.stripes)
-	update := func() {
-		if exchange != a.exchange[node] || reading.Verdict() == quorum.Open {
-			return
-		}
+	answered := make(map[int]bool)
+	finish := func() {
 		a.exchange[node]++
-		switch {
-		case reading.Verdict() == quorum.Won:
-			got(reading.Counters())
+		switch c, floor := reading.Counters(), a.micros(); {
+		case reading.Complete():
+			got(c)
 		case reading.MajorityLost() && a.w.cell.byTime:
 			a.w.log(a.name, "goes by time: a majority has forgotten")
-			c, floor := reading.Counters(), a.micros()
 			for i := range c {
 				c[i] = max(c[i], floor)
 			}
 			got(c)
-		}
-		if exchange+1 == a.exchange[node] { // nothing was sent
+		default:
 			a.after(checkInterval, func() { a.checkNode(node) })
 		}
 	}
 	for other := range a.w.nodes {
 		a.send(other, Request{Op: Read}, func(r Answer) {
-			if exchange == a.exchange[node] {
-				reading.Answer(other, r.OK, r.Counters)
-				update()
+			if exchange != a.exchange[node] || other == node {
+				return
+			}
+			answered[other] = true
+			if reading.Answer(other, r.OK, r.Counters); reading.Complete() || len(answered) == len(a.w.nodes)-1 {
+				finish()
 			}
 		})
 	}
 	a.after(requestTimeout, func() {
-		for other := range a.w.nodes {
-			reading.Away(other)
+		if exchange == a.exchange[node] {
+			finish()
 		}
-		update()
 	})
 }
 

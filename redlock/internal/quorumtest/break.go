@@ -22,7 +22,6 @@ const (
 	NoReading    Break = "waiting without reading back"
 	NoWaiting    Break = "reading back without waiting"
 	ReadingFirst Break = "reading back before the wait"
-	Uptime       Break = "the wait is judged by the uptime that the node tells"
 )
 
 // These breaks concern the clients.

@@ -70,7 +70,7 @@ func (c *client) try(lock, failed int) {
 			}
 		})
 	}
-	c.after(a.ttl, func() { a.apply(a.Expired(c.instant()), failed) })
+	c.after(a.ttl, func() { a.apply(a.Refused(0, c.instant()), failed) }) // any answer ends it now
 }
 
 // request sends a request to a node. If the node does not answer soon, it counts as unadmitted
@@ -204,34 +204,38 @@ func (h *hold) renew() {
 		return
 	}
 	tally, done := w.params.Tally(h.end), false
-	count := func(v quorum.Verdict) {
-		if done || h.ended || v == quorum.Open {
+	lacking := make(map[int]bool) // the nodes that have not done it, or not in time
+	count := func() {
+		if done || h.ended {
 			return
 		}
 		done = true
-		switch {
-		case v == quorum.Won:
+		switch now := c.instant(); {
+		case tally.Won(now):
 			h.extend(start)
 			c.after(h.ttl/3, h.renew)
-		case tally.Ended(c.instant()):
+		case tally.Ended(now):
 			h.finish("loses")
-		default:
+		case len(lacking) > w.params.Nodes-w.params.Quorum():
 			c.after(renewRetryPause, h.renew)
+		default:
+			done = false
 		}
 	}
 	for node := range w.nodes {
 		c.request(node, Request{Op: Extend, Name: h.lock, Nonce: h.nonce, TTL: h.ttl, Token: h.last}, func(r Answer) {
-			switch now := c.instant(); {
+			lacking[node] = true
+			switch {
 			case r.OK:
-				count(tally.Yes(node, now))
-			case r.Unadmitted:
-				count(tally.Away(node, now))
-			default:
-				count(tally.No(node, now))
+				tally.Yes(node)
+				delete(lacking, node)
+			case !r.Unadmitted:
+				tally.No(node)
 			}
+			count()
 		})
 	}
-	c.after(max(0, h.end.Left(start)), func() { count(tally.Verdict(c.instant())) })
+	c.after(max(0, h.end.Left(start)), count)
 }
 
 // extend makes the hold last from start, which was before the successful renewal.

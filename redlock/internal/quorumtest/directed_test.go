@@ -22,7 +22,7 @@ type scenario struct {
 func newScenario(broken Break, counters ...uint64) *scenario {
 	s := new(scenario)
 	for i := range s.nodes {
-		s.nodes[i] = NewNode("run", 0, 1, 1, broken)
+		s.nodes[i] = NewNode("run", 1, 1, broken)
 		s.nodes[i].Init()
 		s.nodes[i].memory.counters[0] = counters[i]
 	}

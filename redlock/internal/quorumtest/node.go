@@ -71,7 +71,6 @@ type Answer struct {
 	Unadmitted bool // why OK is false
 	Counter    uint64
 	Standing   quorum.Standing
-	Uptime     time.Duration // what the server would report, by its wall clock
 	Since      quorum.Clocks // what was noted since the mark
 	Now        uint64        // the node's clock
 	Counters   quorum.Counters
@@ -100,10 +99,9 @@ func (a Answer) String() string {
 // It leaves out what does not matter here: keys of other types and clients of other clusters,
 // which are refused; publications; and what the values of keys tell people.
 type Node struct {
-	run     string        // the run_id
-	started time.Duration // by the wall clock
-	broken  Break
-	memory  memory
+	run    string // the run_id
+	broken Break
+	memory memory
 }
 
 // A memory is what a node may forget.
@@ -131,8 +129,8 @@ type key struct {
 const keptNonce = ^uint64(0)
 
 // NewNode starts a node without memory, with the given number of locks and stripes.
-func NewNode(run string, now time.Duration, locks, stripes int, broken Break) *Node {
-	return &Node{run: run, started: now, broken: broken, memory: blank(locks, stripes)}
+func NewNode(run string, locks, stripes int, broken Break) *Node {
+	return &Node{run: run, broken: broken, memory: blank(locks, stripes)}
 }
 
 func blank(locks, stripes int) memory {
@@ -144,10 +142,8 @@ func (m memory) clone() memory {
 	return m
 }
 
-// Restart begins a new run at now, with the memory m.
-func (n *Node) Restart(run string, now time.Duration, m memory) {
-	n.run, n.started, n.memory = run, now, m.clone()
-}
+// Restart begins a new run, with the memory m.
+func (n *Node) Restart(run string, m memory) { n.run, n.memory = run, m.clone() }
 
 // Init admits the node, as an operator does who knows that the node can't have forgotten anything.
 func (n *Node) Init() { n.memory.admitted = n.run }
@@ -167,7 +163,7 @@ func (n *Node) Do(r Request, now time.Duration) Answer {
 		if n.memory.mark[0] == n.run {
 			s.Mark = n.memory.mark[1]
 		}
-		return Answer{OK: true, Standing: s, Uptime: now - n.started, Since: n.memory.since, Now: uint64(now.Microseconds())}
+		return Answer{OK: true, Standing: s, Since: n.memory.since, Now: uint64(now.Microseconds())}
 	case Mark:
 		if !n.Admitted() && n.memory.mark[0] != n.run {
 			n.memory.mark, n.memory.since = [2]string{n.run, r.Mark}, quorum.Clocks{}

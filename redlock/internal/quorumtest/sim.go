@@ -77,7 +77,7 @@ func newWorld(seed uint64, broken Break, timeline bool) *world {
 		holds: make([][]*hold, w.locks)}
 	for i := range w.params.Nodes {
 		m := &machine{actor: w.actor(fmt.Sprint("node ", i)), index: i}
-		m.node = NewNode(m.newRunID(), m.wallClock(), w.locks, w.stripes, broken)
+		m.node = NewNode(m.newRunID(), w.locks, w.stripes, broken)
 		if !w.cell.majorityForgets { // otherwise the agents must admit them
 			m.node.Init()
 		}

@@ -135,7 +135,6 @@ func TestBroken(t *testing.T) {
 		{NoReading, "token", 75, 500},
 		{NoWaiting, "which", 30, 500},
 		{ReadingFirst, "token", 2100, 3000},
-		{Uptime, "which", 125, 1000},
 		{ReplyTime, "which", 35, 500},
 		{SameNonce, "token", 0, 100},
 	}

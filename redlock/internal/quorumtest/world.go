@@ -269,7 +269,7 @@ func (m *machine) crash(down, step time.Duration, left memory) {
 	m.life++
 	m.pausedUntil = m.w.now + down
 	m.clock.jump(m.w.now, step)
-	m.node.Restart(m.newRunID(), m.wallClock()+down, left)
+	m.node.Restart(m.newRunID(), left)
 }
 
 // nonVoting returns the number of nodes that do not vote.
