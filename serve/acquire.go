@@ -366,7 +366,7 @@ func (s *Service) takeBackInStore(ctx context.Context, key placeKey) error {
 		if !key.isOf(h.ID) {
 			continue
 		}
-		if err := s.breakHolding(ctx, key.name, h, wire.EndReleased); err != nil && !errors.Is(err, driver.ErrLost) {
+		if err := s.driver.Break(ctx, key.name, h.ID); err != nil && !errors.Is(err, driver.ErrLost) {
 			return err
 		}
 	}

@@ -84,8 +84,7 @@ func (st *stream) send(ctx context.Context, b events.Batch) error {
 		if !ok {
 			continue
 		}
-		m := wire.Event{Type: e.Kind, ID: eventID(b.Epoch, e.Seq), At: timestamp(e.At), Lock: lock,
-			End: e.End}
+		m := wire.Event{Type: e.Kind, ID: eventID(b.Epoch, e.Seq), At: timestamp(e.At), Lock: lock}
 		if e.Kind != wire.EventChanged {
 			one := e.Lock
 			one.Holders = []driver.Holding{e.Hold}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/remotelock/wire"
-	"github.com/sniblock/snib/serve/internal/events"
 )
 
 // act does an action on a hold that has no answer but its success. It goes on if the client has
@@ -125,7 +124,10 @@ func (s *Service) release(w http.ResponseWriter, r *http.Request, p *Principal) 
 	}
 	a := Action{Verb: VerbAcquire, Op: OpRelease, Name: msg.Name}
 	return s.act(w, r, p, a, func(ctx context.Context) error {
-		err := s.end(ctx, ref)
+		l, err := s.lease(ctx, ref, time.Second) // the TTL does not matter
+		if err == nil {
+			err = l.Release(ctx)
+		}
 		if err == nil {
 			s.giveUp(placeKey{ref.name, ref.id.client}) // a copy of its request may be on its way
 		}
@@ -154,7 +156,13 @@ func (s *Service) label(w http.ResponseWriter, r *http.Request, p *Principal) er
 		return err
 	}
 	a := Action{Verb: VerbAcquire, Op: OpLabel, Name: msg.Name}
-	return s.act(w, r, p, a, func(ctx context.Context) error { return s.setHolder(ctx, ref, holder) })
+	return s.act(w, r, p, a, func(ctx context.Context) error {
+		l, err := s.lease(ctx, ref, time.Second) // the TTL does not matter
+		if err != nil {
+			return err
+		}
+		return l.SetHolder(ctx, holder)
+	})
 }
 
 // relabel serves a wire.Label that takes a reservation over.
@@ -216,18 +224,9 @@ func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) e
 		return isSeen && (!msg.Reserved || isReserved(h.Holder))
 	})
 	if err == nil {
-		how := wire.EndBroken
-		if msg.Reserved { // it is handed back
-			how = wire.EndReleased
-		}
-		err = s.breakHolding(ctx, name, h, how)
+		err = s.driver.Break(ctx, name, h.ID)
 	}
 	return orChanged(err)
-}
-
-// breakHolding ends a hold in the store, and notes how it ended.
-func (s *Service) breakHolding(ctx context.Context, name string, h driver.Holding, how string) error {
-	return s.events.Ending(events.Hold{Name: name, ID: h.ID}, how, func() error { return s.driver.Break(ctx, name, h.ID) })
 }
 
 // orChanged returns err, or the answer to a request about a hold that was seen and has ended.

@@ -279,16 +279,7 @@ type Event struct {
 
 	// Holder is whose hold has begun or ended.
 	Holder *Holder `json:"holder,omitempty"`
-
-	// End says how the hold of a released event ended, if this replica knows it.
-	End string `json:"end,omitempty"`
 }
-
-// How a hold ended.
-const (
-	EndReleased = "released"
-	EndBroken   = "broken"
-)
 
 // The types of events.
 const (
