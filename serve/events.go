@@ -33,13 +33,15 @@ func (s *Service) getEvents(w http.ResponseWriter, r *http.Request, p *Principal
 	if err := checkPrefix(p, st.prefix); err != nil {
 		return err
 	}
-	return s.read(r, p, Action{Op: OpEvents, Name: st.prefix, List: true}, func(ctx context.Context) error {
-		return s.stream(ctx, st, values.Get("after"), r.Method == http.MethodHead)
+	a := Action{Verb: VerbRead, Op: OpEvents, Name: st.prefix, List: true}
+	return s.begun(r.Context(), p, a, func(ctx context.Context) error {
+		return s.stream(ctx, st, a, values.Get("after"), r.Method == http.MethodHead)
 	})
 }
 
-// stream sends events until the client goes, the service drains, or streamTimeout is over.
-func (s *Service) stream(ctx context.Context, st *stream, after string, isHead bool) error {
+// stream sends events until the client goes or may not read them any more, the service drains, or
+// streamTimeout is over.
+func (s *Service) stream(ctx context.Context, st *stream, a Action, after string, isHead bool) error {
 	defer s.streams.Add(-1)
 	if s.streams.Add(1) > maxStreams {
 		return wire.NewProblem(wire.ProblemQuota, "too many clients listen to events at this replica", time.Second)
@@ -57,7 +59,11 @@ func (s *Service) stream(ctx context.Context, st *stream, after string, isHead b
 	defer l.Close()
 	for st.flush() == nil {
 		batch, err := l.Next(ctx)
-		if err != nil || st.send(ctx, batch) != nil {
+		if err != nil {
+			break
+		}
+		err = s.begun(ctx, st.p, a, func(ctx context.Context) error { return st.send(ctx, batch) })
+		if err != nil {
 			break
 		}
 	}
