@@ -144,8 +144,9 @@ func TestStoreChanges(t *testing.T) {
 		logs("store: it grants nothing until ")
 		store.set(nil, nil) // earlier than it has said
 		time.Sleep(2*probeInterval + probeInterval/2) // and so between two probes
-		if w := get(t.Context(), s, wire.PathReady); s.Stats().Grace > 0 || !strings.Contains(w.Body.String(), `"status":"ready"`) {
-			t.Errorf("readyz once the store grants again: %s, and a grace period of %v", w.Body, s.Stats().Grace)
+		ready := get(t.Context(), s, wire.PathReady).Body.String()
+		if s.Stats().Grace > 0 || !strings.Contains(ready, `"status":"ready"`) {
+			t.Errorf("readyz once the store grants again: %s, and a grace period of %v", ready, s.Stats().Grace)
 		}
 		logs("store: it grants again")
 		store.set(nil, errGrace(30*time.Second)) // it has restarted between two probes
