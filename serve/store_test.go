@@ -142,7 +142,7 @@ func TestStoreChanges(t *testing.T) {
 			t.Errorf("before somebody asked, the store is shown as %+v in the grace period", st)
 		}
 		logs("store: it grants nothing until ")
-		store.set(nil, nil) // earlier than it has said
+		store.set(nil, nil)                           // earlier than it has said
 		time.Sleep(2*probeInterval + probeInterval/2) // and so between two probes
 		ready := get(t.Context(), s, wire.PathReady).Body.String()
 		if s.Stats().Grace > 0 || !strings.Contains(ready, `"status":"ready"`) {
