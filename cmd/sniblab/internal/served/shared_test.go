@@ -62,14 +62,14 @@ func open(t *testing.T, server *httptest.Server, addr string) *remotelock.Driver
 	return d
 }
 
-// next waits for the next poll.
+// next waits for the next request.
 func next(t *testing.T, polls <-chan string) string {
 	t.Helper()
 	select {
 	case addr := <-polls:
 		return addr
 	case <-time.After(livetest.Patience):
-		t.Fatal("no request comes over HTTP/2")
+		t.Fatal("no such request comes")
 		return ""
 	}
 }
