@@ -3,7 +3,6 @@ package remotelock
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -320,6 +319,3 @@ func (d *Driver) call(ctx context.Context, path string, message any) error {
 	defer end()
 	return d.client.call(ctx, path, message)
 }
-
-// isUnavailable reports whether another attempt may succeed.
-func isUnavailable(err error) bool { return errors.Is(err, driver.ErrUnavailable) }

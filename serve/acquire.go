@@ -47,7 +47,8 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 	waits := errors.Is(err, waitingError{})
 	switch {
 	case waits && msg.Wait > 0:
-		return s.answerQueued(w, r, p, key, &msg)
+		return writeJSON(w, http.StatusAccepted,
+			wire.Queued{Name: msg.Name, ID: key.id, PlaceTimeout: wire.Millis(s.opts.limits.placeTimeout)})
 	case waits && s.isDraining(): // the place was given up, maybe before the store answered
 		return errDraining()
 	case errors.Is(err, driver.ErrHeld):
@@ -267,25 +268,21 @@ func (s *Service) withdrawPlaces(ctx context.Context, key placeKey, st driver.St
 	return nil
 }
 
-// answerQueued answers a poll whose place is kept.
-func (s *Service) answerQueued(w http.ResponseWriter, r *http.Request, p *Principal, key placeKey,
-	msg *wire.Acquire) error {
-	answer := wire.Queued{Name: msg.Name, ID: key.id, PlaceTimeout: wire.Millis(s.opts.limits.placeTimeout)}
-	if !msg.Brief && !s.isDraining() {
-		ctx, cancel := context.WithTimeout(r.Context(), s.opts.limits.placeTimeout/3) // the place must not end first
-		defer cancel()
-		answer.Holders = s.holders(ctx, p, key.name)
-	}
-	return writeJSON(w, http.StatusAccepted, answer)
-}
-
-// refusal returns the problem of a request that does not wait.
+// refusal returns the problem of a request that does not wait. It names the holders, unless the
+// client does not ask, or the store does not say.
 func (s *Service) refusal(ctx context.Context, p *Principal, name string, msg *wire.Acquire) error {
 	problem := wire.NewProblem(wire.ProblemHeld, "", time.Second)
 	if msg.Brief {
 		return problem
 	}
-	problem.Holders = s.holders(ctx, p, name)
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	st, err := s.driver.Status(ctx, name)
+	if err != nil {
+		return problem
+	}
+	st.Waiters = nil // there may be thousands
+	problem.Holders = lockOf(p, st).Holders
 	for i, h := range problem.Holders {
 		if i == 0 || h.Left < problem.RetryAfter {
 			problem.RetryAfter = h.Left
@@ -293,18 +290,6 @@ func (s *Service) refusal(ctx context.Context, p *Principal, name string, msg *w
 	}
 	problem.RetryAfter = min(max(problem.RetryAfter, 1000), 30_000)
 	return problem
-}
-
-// holders returns who holds a lock, or nothing if the store does not say.
-func (s *Service) holders(ctx context.Context, p *Principal, name string) []wire.Holder {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	st, err := s.driver.Status(ctx, name)
-	if err != nil {
-		return nil
-	}
-	st.Waiters = nil // there may be thousands
-	return lockOf(p, st).Holders
 }
 
 // withdraw serves wire.Withdraw. When it has answered, nothing is left of the acquisition.

@@ -29,19 +29,18 @@ func (s *Service) snapshot(ctx context.Context, yield func(driver.Status) bool) 
 // getEvents answers with a stream of [wire.Event].
 func (s *Service) getEvents(w http.ResponseWriter, r *http.Request, p *Principal) error {
 	values := r.URL.Query()
-	st := &stream{s: s, w: w, p: p, prefix: values.Get("prefix")}
-	if err := checkPrefix(p, st.prefix); err != nil {
+	a := Action{Verb: VerbRead, Op: OpEvents, Name: values.Get("prefix"), List: true}
+	if err := checkPrefix(p, a.Name); err != nil {
 		return err
 	}
-	a := Action{Verb: VerbRead, Op: OpEvents, Name: st.prefix, List: true}
 	return s.begun(r.Context(), p, a, func(ctx context.Context) error {
-		return s.stream(ctx, st, a, values.Get("after"), r.Method == http.MethodHead)
+		return s.stream(ctx, &stream{s, w, p, a}, values.Get("after"), r.Method == http.MethodHead)
 	})
 }
 
 // stream sends events until the client goes or may not read them any more, the service drains, or
 // streamTimeout is over.
-func (s *Service) stream(ctx context.Context, st *stream, a Action, after string, isHead bool) error {
+func (s *Service) stream(ctx context.Context, st *stream, after string, isHead bool) error {
 	defer s.streams.Add(-1)
 	if s.streams.Add(1) > maxStreams {
 		return wire.NewProblem(wire.ProblemQuota, "too many clients listen to events at this replica", time.Second)
@@ -62,7 +61,7 @@ func (s *Service) stream(ctx context.Context, st *stream, a Action, after string
 		if err != nil {
 			break
 		}
-		err = s.begun(ctx, st.p, a, func(ctx context.Context) error { return st.send(ctx, batch) })
+		err = s.begun(ctx, st.p, st.action, func(ctx context.Context) error { return st.send(ctx, batch) })
 		if err != nil {
 			break
 		}
@@ -75,7 +74,7 @@ type stream struct {
 	s      *Service
 	w      http.ResponseWriter
 	p      *Principal
-	prefix string // of the names, as p calls them
+	action Action
 }
 
 // send sends what is new.
@@ -128,7 +127,7 @@ func (st *stream) sendAll(ctx context.Context, b events.Batch) error {
 // lock returns a lock as the client may see it, if it asks for it and may see it.
 func (st *stream) lock(status driver.Status) (*wire.Lock, bool) {
 	name, ok := strings.CutPrefix(status.Name, st.p.Prefix)
-	if !ok || !strings.HasPrefix(name, st.prefix) || !st.s.opts.Access.May(st.p, VerbRead, name) {
+	if !ok || !strings.HasPrefix(name, st.action.Name) || !st.s.opts.Access.May(st.p, VerbRead, name) {
 		return nil, false
 	}
 	lock := lockOf(st.p, status)

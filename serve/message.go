@@ -194,7 +194,7 @@ func (s *Service) problemOf(err error) *wire.Problem {
 	case isNoAnswer(err):
 		return s.unavailable(err)
 	case errors.Is(err, driver.ErrClosed):
-		return wire.NewProblem(wire.ProblemDraining, "this replica is shutting down; ask another one", time.Second)
+		return errDraining()
 	}
 	s.fault(err)
 	return wire.NewProblem(wire.ProblemInternal, "", 0)

@@ -286,7 +286,7 @@ func errNoPath() error {
 	return wire.NewProblem(wire.ProblemPath, "the paths are in docs/serve.md", 0)
 }
 
-func errDraining() error {
+func errDraining() *wire.Problem {
 	return wire.NewProblem(wire.ProblemDraining, "this replica is shutting down; ask another one", time.Second)
 }
 

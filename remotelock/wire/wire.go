@@ -111,8 +111,6 @@ type Queued struct {
 	Name         string `json:"name"`
 	ID           string `json:"id"`
 	PlaceTimeout int64  `json:"place_ms"`
-
-	Holders []Holder `json:"holders,omitempty"`
 }
 
 // A Withdraw gives up an acquisition: its place, or the hold that it was granted.
