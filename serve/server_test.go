@@ -198,9 +198,7 @@ func TestSlowReaderOfEvents(t *testing.T) {
 		store := memlock.New()
 		for i := range 400 {
 			req := driver.Request{Name: fmt.Sprint("lock ", i), ID: "a", TTL: time.Hour, Holder: driver.Holder{Label: strings.Repeat("x", 1000)}}
-			if _, err := store.Acquire(t.Context(), req); err != nil {
-				t.Fatal(err)
-			}
+			livetest.Acquire(t, store, req)
 		}
 		conn, began := dialSlowOf(t, store), time.Now()
 		if err := conn.SetDeadline(time.Now().Add(time.Hour)); err != nil {
@@ -248,9 +246,7 @@ func TestPausesOfAnswers(t *testing.T) {
 					store := memlock.New()
 					if path == wire.PathLocks {
 						for _, name := range []string{"a", "b"} {
-							if _, err := store.Acquire(t.Context(), driver.Request{Name: name, ID: "a", TTL: time.Hour}); err != nil {
-								t.Fatal(err)
-							}
+							livetest.Acquire(t, store, driver.Request{Name: name, ID: "a", TTL: time.Hour})
 						}
 					}
 					dial := servePipes(t, slowList{store, pause}, Options{limits: limits{events: pause}})
@@ -318,10 +314,7 @@ func loseReleaseAnswer(t *testing.T, servers []string) {
 			h.ServeHTTP(w, r)
 		}
 		d := openAt(t, memlock.New(), proxy, servers...)
-		l, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := livetest.Acquire(t, d, driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute})
 		if err := l.Release(t.Context()); err != nil || !lost {
 			t.Errorf("Release = %v, want that the hold was released", err)
 		}
@@ -377,10 +370,7 @@ func TestHungReplica(t *testing.T) {
 func TestPlaceStaysAtItsReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, asked := memlock.New(), make(chan string, 100)
-		held, err := store.Acquire(t.Context(), driver.Request{Name: "job", ID: "a", TTL: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		held := livetest.Acquire(t, store, driver.Request{Name: "job", ID: "a", TTL: time.Hour})
 		d := openThrough(t, store, func(h http.Handler, w http.ResponseWriter, r *http.Request) {
 			switch {
 			case r.URL.Path == wire.PathAcquire:
@@ -426,10 +416,7 @@ func TestReleaseWithoutAnswer(t *testing.T) {
 			h.ServeHTTP(w, r)
 		}
 	})
-	l, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := livetest.Acquire(t, d, driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute})
 	if err := l.Release(ctx); err == nil {
 		t.Error("Release without an answer = nil, want an error")
 	}
@@ -463,10 +450,7 @@ func TestProxyCutsPolls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memlock.New()
-				held, err := store.Acquire(t.Context(), driver.Request{Name: "job", ID: "a", TTL: time.Hour})
-				if err != nil {
-					t.Fatal(err)
-				}
+				held := livetest.Acquire(t, store, driver.Request{Name: "job", ID: "a", TTL: time.Hour})
 				time.AfterFunc(5*driver.RetryTimeout, func() { _ = held.Release(context.Background()) })
 				d := openThrough(t, store, func(h http.Handler, w http.ResponseWriter, r *http.Request) {
 					if name == "Draining" && r.Host == "127.0.0.1" {
@@ -548,10 +532,7 @@ func TestWithdrawalAtClose(t *testing.T) {
 func TestPollsAfterOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, polls := memlock.New(), atomic.Int64{}
-		held, err := store.Acquire(t.Context(), driver.Request{Name: "job", ID: "a", TTL: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		held := livetest.Acquire(t, store, driver.Request{Name: "job", ID: "a", TTL: time.Hour})
 		d := openAt(t, store, func(h http.Handler, w http.ResponseWriter, r *http.Request) {
 			if n := polls.Add(1); r.URL.Path == wire.PathAcquire && n > 3 && n < 8 {
 				time.Sleep(10 * time.Second)
