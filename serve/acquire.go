@@ -14,13 +14,9 @@ import (
 )
 
 // acquire serves wire.Acquire.
-func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) error {
+func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Acquire) error {
 	arrived := driver.Now()
-	var msg wire.Acquire
-	if err := s.readBody(w, r, &msg); err != nil {
-		return err
-	}
-	key, req, err := s.acquisition(p, &msg)
+	key, req, err := s.acquisition(p, msg)
 	if err != nil {
 		return err
 	}
@@ -36,7 +32,7 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 	if err != nil {
 		return err
 	}
-	h, err := s.get(ctx, key, p.Prefix, req, &msg, arrived)
+	h, err := s.get(ctx, key, p.Prefix, req, msg, arrived)
 	outcome := Outcome{Err: err}
 	if err == nil {
 		outcome.Token = h.said.Token
@@ -52,7 +48,7 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 	case waits && s.isDraining(): // the place was given up, maybe before the store answered
 		return errDraining()
 	case errors.Is(err, driver.ErrHeld):
-		return s.refusal(r.Context(), p, key.name, &msg)
+		return s.refusal(r.Context(), p, key.name, msg)
 	case err != nil:
 		return err
 	}
@@ -293,11 +289,7 @@ func (s *Service) refusal(ctx context.Context, p *Principal, name string, msg *w
 }
 
 // withdraw serves wire.Withdraw. When it has answered, nothing is left of the acquisition.
-func (s *Service) withdraw(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	var msg wire.Withdraw
-	if err := s.readBody(w, r, &msg); err != nil {
-		return err
-	}
+func (s *Service) withdraw(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Withdraw) error {
 	name, err := storeName(p, msg.Name)
 	if err != nil {
 		return err

@@ -47,11 +47,7 @@ func refOf(p *Principal, l wire.Lease) (ref, error) {
 }
 
 // renew serves wire.Renew.
-func (s *Service) renew(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	var msg wire.Renew
-	if err := s.readBody(w, r, &msg); err != nil {
-		return err
-	}
+func (s *Service) renew(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Renew) error {
 	isBatch := len(msg.Leases) > 0
 	switch {
 	case isBatch && (msg.Lease != nil || msg.TTL != 0):
@@ -113,11 +109,7 @@ func (s *Service) renewed(ctx context.Context, p *Principal, msgs []wire.Renewab
 }
 
 // release serves wire.Release.
-func (s *Service) release(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	var msg wire.Release
-	if err := s.readBody(w, r, &msg); err != nil {
-		return err
-	}
+func (s *Service) release(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Release) error {
 	ref, err := refOf(p, msg.Lease)
 	if err != nil {
 		return err
@@ -136,13 +128,9 @@ func (s *Service) release(w http.ResponseWriter, r *http.Request, p *Principal) 
 }
 
 // label serves wire.Label.
-func (s *Service) label(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	var msg wire.Label
-	if err := s.readBody(w, r, &msg); err != nil {
-		return err
-	}
+func (s *Service) label(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Label) error {
 	if msg.Reserved {
-		return s.relabel(w, r, p, &msg)
+		return s.relabel(w, r, p, msg)
 	}
 	if msg.Token != 0 {
 		return invalidf("token: it is only for a reservation that is taken over; a hold is named by its id")
@@ -187,11 +175,7 @@ func (s *Service) relabel(w http.ResponseWriter, r *http.Request, p *Principal, 
 }
 
 // breakHold serves wire.Break.
-func (s *Service) breakHold(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	var msg wire.Break
-	if err := s.readBody(w, r, &msg); err != nil {
-		return err
-	}
+func (s *Service) breakHold(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Break) error {
 	name, err := storeName(p, msg.Name)
 	if err := errors.Join(err, checkText("reason", msg.Reason, wire.MaxReason)); err != nil {
 		return err
@@ -206,7 +190,7 @@ func (s *Service) breakHold(w http.ResponseWriter, r *http.Request, p *Principal
 	if msg.Reserved {
 		a.Verb = VerbReserve
 	}
-	return s.act(w, r, p, a, func(ctx context.Context) error { return s.breakSeen(ctx, name, &msg) })
+	return s.act(w, r, p, a, func(ctx context.Context) error { return s.breakSeen(ctx, name, msg) })
 }
 
 // breakSeen ends the hold that was seen, and no other one: it looks up the id of the hold with that

@@ -198,7 +198,8 @@ func (p *poller) wait(d time.Duration) bool {
 	}
 }
 
-// isOver reports whether nobody has listened for Linger. The next listener gets another poller then.
+// isOver reports whether nobody has listened for Linger. The next listener gets another poller
+// then.
 func (p *poller) isOver() bool {
 	p.h.mu.Lock()
 	defer p.h.mu.Unlock()
