@@ -77,12 +77,22 @@ type stream struct {
 	action Action
 }
 
-// send sends what is new.
-func (st *stream) send(ctx context.Context, b events.Batch) error {
-	if b.Reset {
-		if err := st.sendAll(ctx, b); err != nil {
-			return err
+// send sends what is new, up to the first error.
+func (st *stream) send(ctx context.Context, b events.Batch) (err error) {
+	write := func(m wire.Event) {
+		if err == nil {
+			err = st.write(ctx, m)
 		}
+	}
+	seen := wire.Event{Type: wire.EventSeen, ID: eventID(b.Epoch, b.Last), At: timestamp(b.At)}
+	if b.Reset {
+		write(wire.Event{Type: wire.EventReset, At: seen.At})
+		for _, status := range b.Locks {
+			if lock, ok := st.lock(status); ok {
+				write(wire.Event{Type: wire.EventLock, Lock: lock})
+			}
+		}
+		write(wire.Event{Type: wire.EventReady, ID: seen.ID, At: seen.At})
 	}
 	for _, e := range b.Events {
 		lock, ok := st.lock(e.Lock)
@@ -91,37 +101,16 @@ func (st *stream) send(ctx context.Context, b events.Batch) error {
 		}
 		m := wire.Event{Type: e.Kind, ID: eventID(b.Epoch, e.Seq), At: timestamp(e.At), Lock: lock}
 		if e.Kind != wire.EventChanged {
-			one := e.Lock
-			one.Holders = []driver.Holding{e.Hold}
-			if shown, ok := st.lock(one); ok {
-				m.Holder = &shown.Holders[0]
-			}
+			shown := toHolder(e.Hold)
+			m.Holder = &shown
 		}
-		if err := st.write(ctx, m); err != nil {
-			return err
-		}
+		write(m)
 	}
 	if b.Err != nil {
-		return st.write(ctx, wire.Event{Type: wire.EventUnavailable, At: timestamp(time.Now())})
+		seen = wire.Event{Type: wire.EventUnavailable, At: timestamp(time.Now())}
 	}
-	return st.write(ctx, wire.Event{Type: wire.EventSeen, ID: eventID(b.Epoch, b.Last), At: timestamp(b.At)})
-}
-
-// sendAll sends all locks that there are.
-func (st *stream) sendAll(ctx context.Context, b events.Batch) error {
-	if err := st.write(ctx, wire.Event{Type: wire.EventReset, At: timestamp(b.At)}); err != nil {
-		return err
-	}
-	for _, status := range b.Locks {
-		lock, ok := st.lock(status)
-		if !ok {
-			continue
-		}
-		if err := st.write(ctx, wire.Event{Type: wire.EventLock, Lock: lock}); err != nil {
-			return err
-		}
-	}
-	return st.write(ctx, wire.Event{Type: wire.EventReady, ID: eventID(b.Epoch, b.Last), At: timestamp(b.At)})
+	write(seen)
+	return err
 }
 
 // lock returns a lock as the client may see it, if it asks for it and may see it.
