@@ -95,7 +95,7 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 			continue
 		case ctx.Err() != nil:
 			return nil, a.ended(ctx)
-		case !a.queued || !isUnavailable(err) || driver.Now().Sub(answered) >= a.req.RetryLimit():
+		case !a.queued || !errors.Is(err, driver.ErrUnavailable) || driver.Now().Sub(answered) >= a.req.RetryLimit():
 			return nil, err
 		}
 		a.down, wait = err, a.poll

@@ -69,12 +69,13 @@ func mayBeDone(err error) bool {
 }
 
 // do calls send for one server after the other until one answers. A single one is asked again if
-// its connection broke, unless the request waits: that one is repeated by its caller.
-func (c *client) do(ctx context.Context, wait time.Duration, send func(ctx context.Context, server int) error) error {
-	return c.doFrom(ctx, &c.current, wait, send)
+// its connection broke.
+func (c *client) do(ctx context.Context, send func(ctx context.Context, server int) error) error {
+	return c.doFrom(ctx, &c.current, 0, send)
 }
 
-// doFrom is do for requests that go on with the server where they left off.
+// doFrom is do for requests that go on with the server where they left off. One that waits is
+// repeated by its caller.
 func (c *client) doFrom(ctx context.Context, current *atomic.Int64, wait time.Duration,
 	send func(ctx context.Context, server int) error) error {
 	first := current.Load()
@@ -143,25 +144,9 @@ func (c *client) post(ctx context.Context, server int, path string, message, ans
 	return c.send(ctx, server, http.MethodPost, path, body, answer)
 }
 
-// call posts a message to the first server that answers. If the answer to an earlier try was lost,
-// that try may have ended the hold. Nobody can tell, and it does no harm: the core notices a loss
-// by its own clock.
-func (c *client) call(ctx context.Context, path string, message any) error {
-	wasSent := false
-	err := c.do(ctx, 0, func(ctx context.Context, server int) error {
-		_, err := c.post(ctx, server, path, message, nil)
-		wasSent = wasSent || mayBeDone(err)
-		return err
-	})
-	if wasSent && path != wire.PathLabel && errors.Is(err, driver.ErrLost) && ctx.Err() == nil {
-		return nil
-	}
-	return err
-}
-
 // get asks the first server that answers.
 func (c *client) get(ctx context.Context, path string, query url.Values, answer any) error {
-	return c.do(ctx, 0, func(ctx context.Context, server int) error {
+	return c.do(ctx, func(ctx context.Context, server int) error {
 		_, err := c.send(ctx, server, http.MethodGet, path+"?"+query.Encode(), nil, answer)
 		return err
 	})

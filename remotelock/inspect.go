@@ -101,7 +101,7 @@ func (d *Driver) List(ctx context.Context, prefix string, yield func(driver.Stat
 // a person may read it slowly.
 func (d *Driver) openList(ctx context.Context, prefix string) (body io.ReadCloser, err error) {
 	path := wire.PathLocks + "?" + url.Values{"prefix": {prefix}}.Encode()
-	err = d.client.do(ctx, 0, func(_ context.Context, server int) error {
+	err = d.client.do(ctx, func(_ context.Context, server int) error {
 		listing, stop := context.WithCancelCause(ctx)
 		timer := time.AfterFunc(driver.AnswerTimeout, func() { stop(errNoAnswer) })
 		defer timer.Stop()

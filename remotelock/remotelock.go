@@ -242,7 +242,7 @@ func fill(answers []driver.Renewal, err error) []driver.Renewal {
 func (d *Driver) renewBatch(ctx context.Context, batch wire.Renew, answers []driver.Renewal) {
 	var start driver.Instant
 	var got wire.RenewedAll
-	err := d.client.do(ctx, 0, func(ctx context.Context, server int) error {
+	err := d.client.do(ctx, func(ctx context.Context, server int) error {
 		start, got = driver.Now(), wire.RenewedAll{}
 		_, err := d.client.post(ctx, server, wire.PathRenew, batch, &got)
 		return err
@@ -311,15 +311,23 @@ func shortLabel(label string) string {
 	return strings.ToValidUTF8(label[:min(len(label), wire.MaxLabel)], "")
 }
 
-// call posts a message that has no answer but its success.
+// call posts a message that has no answer but its success. If the answer to an earlier try was
+// lost, that try may have ended the hold. Nobody can tell, and it does no harm: the core notices a
+// loss by its own clock.
 func (d *Driver) call(ctx context.Context, path string, message any) error {
 	ctx, end, err := d.begin(ctx)
 	if err != nil {
 		return err
 	}
 	defer end()
-	return d.client.call(ctx, path, message)
+	wasSent := false
+	err = d.client.do(ctx, func(ctx context.Context, server int) error {
+		_, err := d.client.post(ctx, server, path, message, nil)
+		wasSent = wasSent || mayBeDone(err)
+		return err
+	})
+	if wasSent && path != wire.PathLabel && errors.Is(err, driver.ErrLost) && ctx.Err() == nil {
+		return nil
+	}
+	return err
 }
-
-// isUnavailable reports whether another attempt may succeed.
-func isUnavailable(err error) bool { return errors.Is(err, driver.ErrUnavailable) }

@@ -14,13 +14,9 @@ import (
 )
 
 // acquire serves wire.Acquire.
-func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) error {
+func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Acquire) error {
 	arrived := driver.Now()
-	var msg wire.Acquire
-	if err := s.readBody(w, r, &msg); err != nil {
-		return err
-	}
-	key, req, err := s.acquisition(p, &msg)
+	key, req, err := s.acquisition(p, msg)
 	if err != nil {
 		return err
 	}
@@ -36,7 +32,7 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 	if err != nil {
 		return err
 	}
-	h, err := s.get(ctx, key, p.Prefix, req, &msg, arrived)
+	h, err := s.get(ctx, key, p.Prefix, req, msg, arrived)
 	outcome := Outcome{Err: err}
 	if err == nil {
 		outcome.Token = h.said.Token
@@ -47,11 +43,12 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal) 
 	waits := errors.Is(err, waitingError{})
 	switch {
 	case waits && msg.Wait > 0:
-		return s.answerQueued(w, r, p, key, &msg)
+		return writeJSON(w, http.StatusAccepted,
+			wire.Queued{Name: msg.Name, ID: key.id, PlaceTimeout: wire.Millis(s.opts.limits.placeTimeout)})
 	case waits && s.isDraining(): // the place was given up, maybe before the store answered
 		return errDraining()
 	case errors.Is(err, driver.ErrHeld):
-		return s.refusal(r.Context(), p, key.name, &msg)
+		return s.refusal(r.Context(), p, key.name, msg)
 	case err != nil:
 		return err
 	}
@@ -267,25 +264,21 @@ func (s *Service) withdrawPlaces(ctx context.Context, key placeKey, st driver.St
 	return nil
 }
 
-// answerQueued answers a poll whose place is kept.
-func (s *Service) answerQueued(w http.ResponseWriter, r *http.Request, p *Principal, key placeKey,
-	msg *wire.Acquire) error {
-	answer := wire.Queued{Name: msg.Name, ID: key.id, PlaceTimeout: wire.Millis(s.opts.limits.placeTimeout)}
-	if !msg.Brief && !s.isDraining() {
-		ctx, cancel := context.WithTimeout(r.Context(), s.opts.limits.placeTimeout/3) // the place must not end first
-		defer cancel()
-		answer.Holders = s.holders(ctx, p, key.name)
-	}
-	return writeJSON(w, http.StatusAccepted, answer)
-}
-
-// refusal returns the problem of a request that does not wait.
+// refusal returns the problem of a request that does not wait. It names the holders, unless the
+// client does not ask, or the store does not say.
 func (s *Service) refusal(ctx context.Context, p *Principal, name string, msg *wire.Acquire) error {
 	problem := wire.NewProblem(wire.ProblemHeld, "", time.Second)
 	if msg.Brief {
 		return problem
 	}
-	problem.Holders = s.holders(ctx, p, name)
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	st, err := s.driver.Status(ctx, name)
+	if err != nil {
+		return problem
+	}
+	st.Waiters = nil // there may be thousands
+	problem.Holders = lockOf(p, st).Holders
 	for i, h := range problem.Holders {
 		if i == 0 || h.Left < problem.RetryAfter {
 			problem.RetryAfter = h.Left
@@ -295,24 +288,8 @@ func (s *Service) refusal(ctx context.Context, p *Principal, name string, msg *w
 	return problem
 }
 
-// holders returns who holds a lock, or nothing if the store does not say.
-func (s *Service) holders(ctx context.Context, p *Principal, name string) []wire.Holder {
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	st, err := s.driver.Status(ctx, name)
-	if err != nil {
-		return nil
-	}
-	st.Waiters = nil // there may be thousands
-	return lockOf(p, st).Holders
-}
-
 // withdraw serves wire.Withdraw. When it has answered, nothing is left of the acquisition.
-func (s *Service) withdraw(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	var msg wire.Withdraw
-	if err := s.readBody(w, r, &msg); err != nil {
-		return err
-	}
+func (s *Service) withdraw(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Withdraw) error {
 	name, err := storeName(p, msg.Name)
 	if err != nil {
 		return err
@@ -366,7 +343,7 @@ func (s *Service) takeBackInStore(ctx context.Context, key placeKey) error {
 		if !key.isOf(h.ID) {
 			continue
 		}
-		if err := s.breakHolding(ctx, key.name, h, wire.EndReleased); err != nil && !errors.Is(err, driver.ErrLost) {
+		if err := s.driver.Break(ctx, key.name, h.ID); err != nil && !errors.Is(err, driver.ErrLost) {
 			return err
 		}
 	}

@@ -29,16 +29,17 @@ func (s *Service) snapshot(ctx context.Context, yield func(driver.Status) bool) 
 // getEvents answers with a stream of [wire.Event].
 func (s *Service) getEvents(w http.ResponseWriter, r *http.Request, p *Principal) error {
 	values := r.URL.Query()
-	st := &stream{s: s, w: w, p: p, prefix: values.Get("prefix")}
-	if err := checkPrefix(p, st.prefix); err != nil {
+	a := Action{Verb: VerbRead, Op: OpEvents, Name: values.Get("prefix"), List: true}
+	if err := checkPrefix(p, a.Name); err != nil {
 		return err
 	}
-	return s.read(r, p, Action{Op: OpEvents, Name: st.prefix, List: true}, func(ctx context.Context) error {
-		return s.stream(ctx, st, values.Get("after"), r.Method == http.MethodHead)
+	return s.begun(r.Context(), p, a, func(ctx context.Context) error {
+		return s.stream(ctx, &stream{s, w, p, a}, values.Get("after"), r.Method == http.MethodHead)
 	})
 }
 
-// stream sends events until the client goes, the service drains, or streamTimeout is over.
+// stream sends events until the client goes or may not read them any more, the service drains, or
+// streamTimeout is over.
 func (s *Service) stream(ctx context.Context, st *stream, after string, isHead bool) error {
 	defer s.streams.Add(-1)
 	if s.streams.Add(1) > maxStreams {
@@ -57,7 +58,11 @@ func (s *Service) stream(ctx context.Context, st *stream, after string, isHead b
 	defer l.Close()
 	for st.flush() == nil {
 		batch, err := l.Next(ctx)
-		if err != nil || st.send(ctx, batch) != nil {
+		if err != nil {
+			break
+		}
+		err = s.begun(ctx, st.p, st.action, func(ctx context.Context) error { return st.send(ctx, batch) })
+		if err != nil {
 			break
 		}
 	}
@@ -69,61 +74,49 @@ type stream struct {
 	s      *Service
 	w      http.ResponseWriter
 	p      *Principal
-	prefix string // of the names, as p calls them
+	action Action
 }
 
-// send sends what is new.
-func (st *stream) send(ctx context.Context, b events.Batch) error {
-	if b.Reset {
-		if err := st.sendAll(ctx, b); err != nil {
-			return err
+// send sends what is new, up to the first error.
+func (st *stream) send(ctx context.Context, b events.Batch) (err error) {
+	write := func(m wire.Event) {
+		if err == nil {
+			err = st.write(ctx, m)
 		}
+	}
+	seen := wire.Event{Type: wire.EventSeen, ID: eventID(b.Epoch, b.Last), At: timestamp(b.At)}
+	if b.Reset {
+		write(wire.Event{Type: wire.EventReset, At: seen.At})
+		for _, status := range b.Locks {
+			if lock, ok := st.lock(status); ok {
+				write(wire.Event{Type: wire.EventLock, Lock: lock})
+			}
+		}
+		write(wire.Event{Type: wire.EventReady, ID: seen.ID, At: seen.At})
 	}
 	for _, e := range b.Events {
 		lock, ok := st.lock(e.Lock)
 		if !ok {
 			continue
 		}
-		m := wire.Event{Type: e.Kind, ID: eventID(b.Epoch, e.Seq), At: timestamp(e.At), Lock: lock,
-			End: e.End}
+		m := wire.Event{Type: e.Kind, ID: eventID(b.Epoch, e.Seq), At: timestamp(e.At), Lock: lock}
 		if e.Kind != wire.EventChanged {
-			one := e.Lock
-			one.Holders = []driver.Holding{e.Hold}
-			if shown, ok := st.lock(one); ok {
-				m.Holder = &shown.Holders[0]
-			}
+			shown := toHolder(e.Hold)
+			m.Holder = &shown
 		}
-		if err := st.write(ctx, m); err != nil {
-			return err
-		}
+		write(m)
 	}
 	if b.Err != nil {
-		return st.write(ctx, wire.Event{Type: wire.EventUnavailable, At: timestamp(time.Now())})
+		seen = wire.Event{Type: wire.EventUnavailable, At: timestamp(time.Now())}
 	}
-	return st.write(ctx, wire.Event{Type: wire.EventSeen, ID: eventID(b.Epoch, b.Last), At: timestamp(b.At)})
-}
-
-// sendAll sends all locks that there are.
-func (st *stream) sendAll(ctx context.Context, b events.Batch) error {
-	if err := st.write(ctx, wire.Event{Type: wire.EventReset, At: timestamp(b.At)}); err != nil {
-		return err
-	}
-	for _, status := range b.Locks {
-		lock, ok := st.lock(status)
-		if !ok {
-			continue
-		}
-		if err := st.write(ctx, wire.Event{Type: wire.EventLock, Lock: lock}); err != nil {
-			return err
-		}
-	}
-	return st.write(ctx, wire.Event{Type: wire.EventReady, ID: eventID(b.Epoch, b.Last), At: timestamp(b.At)})
+	write(seen)
+	return err
 }
 
 // lock returns a lock as the client may see it, if it asks for it and may see it.
 func (st *stream) lock(status driver.Status) (*wire.Lock, bool) {
 	name, ok := strings.CutPrefix(status.Name, st.p.Prefix)
-	if !ok || !strings.HasPrefix(name, st.prefix) || !st.s.opts.Access.May(st.p, VerbRead, name) {
+	if !ok || !strings.HasPrefix(name, st.action.Name) || !st.s.opts.Access.May(st.p, VerbRead, name) {
 		return nil, false
 	}
 	lock := lockOf(st.p, status)

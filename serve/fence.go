@@ -14,12 +14,8 @@ import (
 
 // fence serves wire.Fence. It does not ask whether there is such a hold: one that has ended is
 // refused only once a later hold has come, as at any other resource.
-func (s *Service) fence(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	var msg wire.Fence
-	if err := s.readBody(w, r, &msg); err != nil {
-		return err
-	}
-	m, err := markOf(p, &msg)
+func (s *Service) fence(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Fence) error {
+	m, err := markOf(p, msg)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -202,21 +203,8 @@ func awaitStatus(t testing.TB, store *memlock.Store, name, what string, ok func(
 		if ok(st) {
 			return nil
 		}
-		return errState(st)
+		return fmt.Errorf("the lock is %+v", st)
 	})
-}
-
-// errState is a state that a test does not want.
-func errState(st driver.Status) error {
-	text, err := json.Marshal(st)
-	return driver.Sentinel(string(text) + errText(err))
-}
-
-func errText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
 }
 
 const long = int64(60_000)

@@ -8,7 +8,6 @@ import (
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/remotelock/wire"
-	"github.com/sniblock/snib/serve/internal/events"
 )
 
 // act does an action on a hold that has no answer but its success. It goes on if the client has
@@ -48,11 +47,7 @@ func refOf(p *Principal, l wire.Lease) (ref, error) {
 }
 
 // renew serves wire.Renew.
-func (s *Service) renew(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	var msg wire.Renew
-	if err := s.readBody(w, r, &msg); err != nil {
-		return err
-	}
+func (s *Service) renew(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Renew) error {
 	isBatch := len(msg.Leases) > 0
 	switch {
 	case isBatch && (msg.Lease != nil || msg.TTL != 0):
@@ -114,18 +109,17 @@ func (s *Service) renewed(ctx context.Context, p *Principal, msgs []wire.Renewab
 }
 
 // release serves wire.Release.
-func (s *Service) release(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	var msg wire.Release
-	if err := s.readBody(w, r, &msg); err != nil {
-		return err
-	}
+func (s *Service) release(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Release) error {
 	ref, err := refOf(p, msg.Lease)
 	if err != nil {
 		return err
 	}
 	a := Action{Verb: VerbAcquire, Op: OpRelease, Name: msg.Name}
 	return s.act(w, r, p, a, func(ctx context.Context) error {
-		err := s.end(ctx, ref)
+		l, err := s.lease(ctx, ref, time.Second) // the TTL does not matter
+		if err == nil {
+			err = l.Release(ctx)
+		}
 		if err == nil {
 			s.giveUp(placeKey{ref.name, ref.id.client}) // a copy of its request may be on its way
 		}
@@ -134,13 +128,9 @@ func (s *Service) release(w http.ResponseWriter, r *http.Request, p *Principal) 
 }
 
 // label serves wire.Label.
-func (s *Service) label(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	var msg wire.Label
-	if err := s.readBody(w, r, &msg); err != nil {
-		return err
-	}
+func (s *Service) label(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Label) error {
 	if msg.Reserved {
-		return s.relabel(w, r, p, &msg)
+		return s.relabel(w, r, p, msg)
 	}
 	if msg.Token != 0 {
 		return invalidf("token: it is only for a reservation that is taken over; a hold is named by its id")
@@ -154,7 +144,13 @@ func (s *Service) label(w http.ResponseWriter, r *http.Request, p *Principal) er
 		return err
 	}
 	a := Action{Verb: VerbAcquire, Op: OpLabel, Name: msg.Name}
-	return s.act(w, r, p, a, func(ctx context.Context) error { return s.setHolder(ctx, ref, holder) })
+	return s.act(w, r, p, a, func(ctx context.Context) error {
+		l, err := s.lease(ctx, ref, time.Second) // the TTL does not matter
+		if err != nil {
+			return err
+		}
+		return l.SetHolder(ctx, holder)
+	})
 }
 
 // relabel serves a wire.Label that takes a reservation over.
@@ -179,11 +175,7 @@ func (s *Service) relabel(w http.ResponseWriter, r *http.Request, p *Principal, 
 }
 
 // breakHold serves wire.Break.
-func (s *Service) breakHold(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	var msg wire.Break
-	if err := s.readBody(w, r, &msg); err != nil {
-		return err
-	}
+func (s *Service) breakHold(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Break) error {
 	name, err := storeName(p, msg.Name)
 	if err := errors.Join(err, checkText("reason", msg.Reason, wire.MaxReason)); err != nil {
 		return err
@@ -198,7 +190,7 @@ func (s *Service) breakHold(w http.ResponseWriter, r *http.Request, p *Principal
 	if msg.Reserved {
 		a.Verb = VerbReserve
 	}
-	return s.act(w, r, p, a, func(ctx context.Context) error { return s.breakSeen(ctx, name, &msg) })
+	return s.act(w, r, p, a, func(ctx context.Context) error { return s.breakSeen(ctx, name, msg) })
 }
 
 // breakSeen ends the hold that was seen, and no other one: it looks up the id of the hold with that
@@ -216,18 +208,9 @@ func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) e
 		return isSeen && (!msg.Reserved || isReserved(h.Holder))
 	})
 	if err == nil {
-		how := wire.EndBroken
-		if msg.Reserved { // it is handed back
-			how = wire.EndReleased
-		}
-		err = s.breakHolding(ctx, name, h, how)
+		err = s.driver.Break(ctx, name, h.ID)
 	}
 	return orChanged(err)
-}
-
-// breakHolding ends a hold in the store, and notes how it ended.
-func (s *Service) breakHolding(ctx context.Context, name string, h driver.Holding, how string) error {
-	return s.events.Ending(events.Hold{Name: name, ID: h.ID}, how, func() error { return s.driver.Break(ctx, name, h.ID) })
 }
 
 // orChanged returns err, or the answer to a request about a hold that was seen and has ended.

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/remotelock/wire"
-	"github.com/sniblock/snib/serve/internal/events"
 )
 
 // This file has what a client asks for a hold that it has. A replica keeps nothing of holds: a
@@ -106,22 +104,4 @@ func (s *Service) renewAll(ctx context.Context, all []renewal) {
 	for i, answer := range s.driver.Renew(ctx, leases) {
 		due[i].err = answer.Err
 	}
-}
-
-// end releases a hold.
-func (s *Service) end(ctx context.Context, r ref) error {
-	l, err := s.lease(ctx, r, time.Second) // the TTL does not matter
-	if err != nil {
-		return err
-	}
-	return s.events.Ending(events.Hold{Name: r.name, ID: l.ID()}, wire.EndReleased, func() error { return l.Release(ctx) })
-}
-
-// setHolder changes what people see of a hold.
-func (s *Service) setHolder(ctx context.Context, r ref, h driver.Holder) error {
-	l, err := s.lease(ctx, r, time.Second) // the TTL does not matter
-	if err != nil {
-		return err
-	}
-	return l.SetHolder(ctx, h)
 }

@@ -56,7 +56,7 @@ func invalidf(format string, args ...any) error {
 }
 
 // readBody reads the body of a request into message.
-func (s *Service) readBody(w http.ResponseWriter, r *http.Request, message any) error {
+func readBody(w http.ResponseWriter, r *http.Request, message any) error {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != wire.TypeJSON {
 		return wire.NewProblem(wire.ProblemContentType, "send JSON with the header Content-Type: "+wire.TypeJSON+"; with curl, use --json", 0)
 	}
@@ -194,7 +194,7 @@ func (s *Service) problemOf(err error) *wire.Problem {
 	case isNoAnswer(err):
 		return s.unavailable(err)
 	case errors.Is(err, driver.ErrClosed):
-		return wire.NewProblem(wire.ProblemDraining, "this replica is shutting down; ask another one", time.Second)
+		return errDraining()
 	}
 	s.fault(err)
 	return wire.NewProblem(wire.ProblemInternal, "", 0)

@@ -160,15 +160,12 @@ func TestSlowClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memlock.New()
 		s := newService(t, store, Options{})
-		first, err := store.Acquire(t.Context(), driver.Request{Name: "job", ID: "a", TTL: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		first := livetest.Acquire(t, store, driver.Request{Name: "job", ID: "a", TTL: time.Hour})
 		const wait = 20 * time.Second
 		time.AfterFunc(wait, func() { _ = first.Release(t.Context()) }) // otherwise nothing is granted
 		w := post(t.Context(), s, wire.PathAcquire, `{"name":"job","wait_ms":30000}`)
 		var got wire.Granted
-		err = json.Unmarshal(w.Body.Bytes(), &got)
+		err := json.Unmarshal(w.Body.Bytes(), &got)
 		if seen := wait - wait/driver.Drift; err != nil || got.Waited != seen.Milliseconds() {
 			t.Errorf("the answer is %s, want that it waited for %v", w.Body, seen)
 		}
@@ -353,10 +350,7 @@ func TestHeldBeforeClientCameBack(t *testing.T) {
 		store := memlock.New()
 		plan := fault.Plan{Rules: []fault.Rule{{Op: fault.Acquire, Call: 1, After: 2 * time.Second}}}
 		s := newService(t, fault.Wrap(store, plan), Options{})
-		g, err := store.Acquire(t.Context(), driver.Request{Name: "job", ID: "a", TTL: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		g := livetest.Acquire(t, store, driver.Request{Name: "job", ID: "a", TTL: time.Hour})
 		const acquire = `{"name": "job", "id": "b-------------------"}`
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -368,30 +362,6 @@ func TestHeldBeforeClientCameBack(t *testing.T) {
 		if w := post(t.Context(), s, wire.PathAcquire, acquire); w.Code != http.StatusOK {
 			t.Errorf("the client is answered %d %s, want 200", w.Code, w.Body)
 		}
-	})
-}
-
-// TestQueuedInTime has a store that does not say who holds a lock. A client learns of its place
-// while that lasts.
-func TestQueuedInTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := memlock.New()
-		silent := fault.Wrap(store, fault.Plan{})
-		s := newService(t, silent, Options{})
-		if _, err := store.Acquire(t.Context(), driver.Request{Name: "job", ID: "a", TTL: time.Hour}); err != nil {
-			t.Fatal(err)
-		}
-		const acquire = `{"name": "job", "id": "b-------------------", "wait_ms": 1}`
-		post(t.Context(), s, wire.PathAcquire, acquire)
-		silent.Sever(fault.Hang)
-		began := time.Now()
-		w := post(t.Context(), s, wire.PathAcquire, acquire)
-		const place = 3 * time.Second
-		if took := time.Since(began); w.Code != http.StatusAccepted || took > place/2 {
-			t.Errorf("the client is answered %d after %v, and its place lasts for %v", w.Code, took, place)
-		}
-		silent.Heal()
-		post(t.Context(), s, wire.PathWithdraw, `{"name": "job", "id": "b-------------------"}`)
 	})
 }
 
@@ -517,10 +487,7 @@ func TestHolderFailsLate(t *testing.T) {
 				store := memlock.New()
 				plan := fault.Plan{Rules: []fault.Rule{{Op: fault.SetHolder, Call: 1, Effect: fault.Hang}}}
 				s := newService(t, fault.Wrap(store, plan), Options{limits: limits{placeTimeout: time.Second}})
-				g, err := store.Acquire(t.Context(), driver.Request{Name: "job", ID: "a", TTL: time.Hour})
-				if err != nil {
-					t.Fatal(err)
-				}
+				g := livetest.Acquire(t, store, driver.Request{Name: "job", ID: "a", TTL: time.Hour})
 				wait := func(ctx context.Context) int {
 					return post(ctx, s, wire.PathAcquire, `{"name": "job", "id": "b-------------------", "wait_ms": 30000}`).Code
 				}

@@ -12,12 +12,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/memlock"
 	"github.com/sniblock/snib/remotelock"
 	"github.com/sniblock/snib/remotelock/wire"
@@ -74,12 +76,14 @@ func dialSlowOf(t *testing.T, store *memlock.Driver) net.Conn {
 // servePipes starts a server in the bubble of a test, and returns a func that connects to it.
 func servePipes(t *testing.T, store driver.Driver, opts Options) (dial func() net.Conn) {
 	t.Helper()
-	return servePipesThrough(t, store, opts, func(h http.Handler) http.Handler { return h })
+	return servePipesThrough(t, store, opts, http.Handler.ServeHTTP)
 }
 
+// A proxy gets each request before the service h does.
+type proxy func(h http.Handler, w http.ResponseWriter, r *http.Request)
+
 // servePipesThrough is servePipes with a proxy before the service.
-func servePipesThrough(t *testing.T, store driver.Driver, opts Options,
-	proxy func(http.Handler) http.Handler) (dial func() net.Conn) {
+func servePipesThrough(t *testing.T, store driver.Driver, opts Options, p proxy) (dial func() net.Conn) {
 	t.Helper()
 	s, err := New(store, opts)
 	if err != nil {
@@ -87,7 +91,7 @@ func servePipesThrough(t *testing.T, store driver.Driver, opts Options,
 	}
 	l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	server := s.NewServer()
-	server.Handler = proxy(server.Handler)
+	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p(s, w, r) })
 	go func() { _ = server.Serve(l) }() // until it is closed
 	t.Cleanup(func() {
 		if err := errors.Join(server.Close(), s.Drain(context.Background()), store.Close()); err != nil {
@@ -194,9 +198,7 @@ func TestSlowReaderOfEvents(t *testing.T) {
 		store := memlock.New()
 		for i := range 400 {
 			req := driver.Request{Name: fmt.Sprint("lock ", i), ID: "a", TTL: time.Hour, Holder: driver.Holder{Label: strings.Repeat("x", 1000)}}
-			if _, err := store.Acquire(t.Context(), req); err != nil {
-				t.Fatal(err)
-			}
+			livetest.Acquire(t, store, req)
 		}
 		conn, began := dialSlowOf(t, store), time.Now()
 		if err := conn.SetDeadline(time.Now().Add(time.Hour)); err != nil {
@@ -244,9 +246,7 @@ func TestPausesOfAnswers(t *testing.T) {
 					store := memlock.New()
 					if path == wire.PathLocks {
 						for _, name := range []string{"a", "b"} {
-							if _, err := store.Acquire(t.Context(), driver.Request{Name: name, ID: "a", TTL: time.Hour}); err != nil {
-								t.Fatal(err)
-							}
+							livetest.Acquire(t, store, driver.Request{Name: name, ID: "a", TTL: time.Hour})
 						}
 					}
 					dial := servePipes(t, slowList{store, pause}, Options{limits: limits{events: pause}})
@@ -277,16 +277,15 @@ func TestPausesOfAnswers(t *testing.T) {
 }
 
 // openThrough returns a driver for a service of two addresses with a proxy before it.
-func openThrough(t *testing.T, store driver.Driver, proxy func(http.Handler) http.Handler) *remotelock.Driver {
+func openThrough(t *testing.T, store driver.Driver, p proxy) *remotelock.Driver {
 	t.Helper()
-	return openAt(t, store, proxy, "http://localhost", "http://127.0.0.1")
+	return openAt(t, store, p, "http://localhost", "http://127.0.0.1")
 }
 
 // openAt is openThrough for other addresses.
-func openAt(t *testing.T, store driver.Driver, proxy func(http.Handler) http.Handler,
-	servers ...string) *remotelock.Driver {
+func openAt(t *testing.T, store driver.Driver, p proxy, servers ...string) *remotelock.Driver {
 	t.Helper()
-	dial := servePipesThrough(t, store, Options{}, proxy)
+	dial := servePipesThrough(t, store, Options{}, p)
 	d, err := remotelock.Open(t.Context(), remotelock.Config{Servers: servers,
 		Dial: func(context.Context, string, string) (net.Conn, error) { return dial(), nil }})
 	if err != nil {
@@ -307,20 +306,15 @@ func TestReleaseAnswerLost(t *testing.T) {
 func loseReleaseAnswer(t *testing.T, servers []string) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := false
-		proxy := func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == wire.PathRelease && !lost {
-					lost, w = true, httptest.NewRecorder()
-					defer panic(http.ErrAbortHandler)
-				}
-				h.ServeHTTP(w, r)
-			})
+		proxy := func(h http.Handler, w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == wire.PathRelease && !lost {
+				lost, w = true, httptest.NewRecorder()
+				defer panic(http.ErrAbortHandler)
+			}
+			h.ServeHTTP(w, r)
 		}
 		d := openAt(t, memlock.New(), proxy, servers...)
-		l, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := livetest.Acquire(t, d, driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute})
 		if err := l.Release(t.Context()); err != nil || !lost {
 			t.Errorf("Release = %v, want that the hold was released", err)
 		}
@@ -333,14 +327,12 @@ func loseReleaseAnswer(t *testing.T, servers []string) {
 // TestNextReplica asks a replica that can't do what another one may.
 func TestNextReplica(t *testing.T) {
 	for _, kind := range []string{wire.ProblemQuota, wire.ProblemAudit} {
-		d := openThrough(t, memlock.New(), func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == wire.PathAcquire && r.Host == "localhost" {
-					writeProblem(w, wire.NewProblem(kind, "", time.Second))
-				} else {
-					h.ServeHTTP(w, r)
-				}
-			})
+		d := openThrough(t, memlock.New(), func(h http.Handler, w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == wire.PathAcquire && r.Host == "localhost" {
+				writeProblem(w, wire.NewProblem(kind, "", time.Second))
+			} else {
+				h.ServeHTTP(w, r)
+			}
 		})
 		if _, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute}); err != nil {
 			t.Errorf("Acquire, answered %s by the first replica = %v, want the lock from the second", kind, err)
@@ -348,18 +340,21 @@ func TestNextReplica(t *testing.T) {
 	}
 }
 
+// hang reads a request, so that the server notices if its client goes, and then waits for that.
+func hang(r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body) // a client that has gone is noticed below
+	<-r.Context().Done()
+}
+
 // TestHungReplica waits for less than a replica may take to answer, and the first one hangs.
 func TestHungReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := openThrough(t, memlock.New(), func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == wire.PathAcquire && r.Host == "localhost" {
-					_, _ = io.Copy(io.Discard, r.Body) // otherwise its end would not be seen
-					<-r.Context().Done()
-				} else {
-					h.ServeHTTP(w, r)
-				}
-			})
+		d := openThrough(t, memlock.New(), func(h http.Handler, w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == wire.PathAcquire && r.Host == "localhost" {
+				hang(r)
+			} else {
+				h.ServeHTTP(w, r)
+			}
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), driver.AnswerTimeout)
 		defer cancel()
@@ -375,21 +370,16 @@ func TestHungReplica(t *testing.T) {
 func TestPlaceStaysAtItsReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, asked := memlock.New(), make(chan string, 100)
-		held, err := store.Acquire(t.Context(), driver.Request{Name: "job", ID: "a", TTL: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
-		d := openThrough(t, store, func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				switch {
-				case r.URL.Path == wire.PathAcquire:
-					asked <- r.Host
-				case r.URL.Path == wire.PathLock && r.Host == "localhost":
-					writeProblem(w, wire.NewProblem(wire.ProblemAudit, "", time.Second))
-					return
-				}
-				h.ServeHTTP(w, r)
-			})
+		held := livetest.Acquire(t, store, driver.Request{Name: "job", ID: "a", TTL: time.Hour})
+		d := openThrough(t, store, func(h http.Handler, w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.URL.Path == wire.PathAcquire:
+				asked <- r.Host
+			case r.URL.Path == wire.PathLock && r.Host == "localhost":
+				writeProblem(w, wire.NewProblem(wire.ProblemAudit, "", time.Second))
+				return
+			}
+			h.ServeHTTP(w, r)
 		})
 		go func() {
 			time.Sleep(time.Second) // the acquisition waits by now
@@ -418,20 +408,15 @@ func TestPlaceStaysAtItsReplica(t *testing.T) {
 // TestReleaseWithoutAnswer gives up a release because another lock was lost. That is no success.
 func TestReleaseWithoutAnswer(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	d := openThrough(t, memlock.New(), func(h http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == wire.PathRelease {
-				cancel(driver.ErrLost)
-				<-r.Context().Done()
-			} else {
-				h.ServeHTTP(w, r)
-			}
-		})
+	d := openThrough(t, memlock.New(), func(h http.Handler, w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == wire.PathRelease {
+			cancel(driver.ErrLost)
+			<-r.Context().Done()
+		} else {
+			h.ServeHTTP(w, r)
+		}
 	})
-	l, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := livetest.Acquire(t, d, driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute})
 	if err := l.Release(ctx); err == nil {
 		t.Error("Release without an answer = nil, want an error")
 	}
@@ -444,14 +429,12 @@ func TestAnswerOfProxy(t *testing.T) {
 		`{}`: http.StatusOK, `{"name":"job","id":"` + longID("b") + `.0123456789","token":7,"ttl_ms":60000}`: http.StatusOK,
 		`{"error":"slow down"}`: http.StatusTooManyRequests, `{"error":"bad gateway"}`: http.StatusBadGateway,
 	} {
-		d := openThrough(t, memlock.New(), func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == wire.PathAcquire {
-					writeText(w, status, wire.TypeJSON, []byte(text))
-				} else {
-					h.ServeHTTP(w, r)
-				}
-			})
+		d := openThrough(t, memlock.New(), func(h http.Handler, w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == wire.PathAcquire {
+				writeText(w, status, wire.TypeJSON, []byte(text))
+			} else {
+				h.ServeHTTP(w, r)
+			}
 		})
 		l, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute})
 		if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrInvalid) {
@@ -467,20 +450,14 @@ func TestProxyCutsPolls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memlock.New()
-				held, err := store.Acquire(t.Context(), driver.Request{Name: "job", ID: "a", TTL: time.Hour})
-				if err != nil {
-					t.Fatal(err)
-				}
+				held := livetest.Acquire(t, store, driver.Request{Name: "job", ID: "a", TTL: time.Hour})
 				time.AfterFunc(5*driver.RetryTimeout, func() { _ = held.Release(context.Background()) })
-				d := openThrough(t, store, func(h http.Handler) http.Handler {
-					h = http.TimeoutHandler(h, cut, "")
-					return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-						if name == "Draining" && r.Host == "127.0.0.1" {
-							writeProblem(w, wire.NewProblem(wire.ProblemDraining, "", 0))
-						} else {
-							h.ServeHTTP(w, r)
-						}
-					})
+				d := openThrough(t, store, func(h http.Handler, w http.ResponseWriter, r *http.Request) {
+					if name == "Draining" && r.Host == "127.0.0.1" {
+						writeProblem(w, wire.NewProblem(wire.ProblemDraining, "", 0))
+					} else {
+						http.TimeoutHandler(h, cut, "").ServeHTTP(w, r)
+					}
 				})
 				l, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: longID("b"), TTL: time.Minute})
 				if err != nil {
@@ -502,18 +479,16 @@ func TestAttemptsInOutage(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var withdrawals atomic.Int64
-			d := openAt(t, memlock.New(), func(h http.Handler) http.Handler {
-				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					switch r.URL.Path {
-					case wire.PathWithdraw:
-						withdrawals.Add(1)
-						fallthrough
-					case wire.PathAcquire:
-						writeProblem(w, wire.NewProblem(kind, "", time.Second))
-					default:
-						h.ServeHTTP(w, r)
-					}
-				})
+			d := openAt(t, memlock.New(), func(h http.Handler, w http.ResponseWriter, r *http.Request) {
+				switch r.URL.Path {
+				case wire.PathWithdraw:
+					withdrawals.Add(1)
+					fallthrough
+				case wire.PathAcquire:
+					writeProblem(w, wire.NewProblem(kind, "", time.Second))
+				default:
+					h.ServeHTTP(w, r)
+				}
 			}, "http://localhost")
 			req := driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute}
 			if _, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnavailable) {
@@ -532,15 +507,13 @@ func TestAttemptsInOutage(t *testing.T) {
 func TestWithdrawalAtClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var isUp, isWithdrawn atomic.Bool
-		d := openAt(t, memlock.New(), func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path == wire.PathStore || isUp.Load() {
-					isWithdrawn.Store(isWithdrawn.Load() || r.URL.Path == wire.PathWithdraw)
-					h.ServeHTTP(w, r)
-				} else {
-					writeProblem(w, wire.NewProblem(wire.ProblemUnavailable, "", time.Second))
-				}
-			})
+		d := openAt(t, memlock.New(), func(h http.Handler, w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == wire.PathStore || isUp.Load() {
+				isWithdrawn.Store(isWithdrawn.Load() || r.URL.Path == wire.PathWithdraw)
+				h.ServeHTTP(w, r)
+			} else {
+				writeProblem(w, wire.NewProblem(wire.ProblemUnavailable, "", time.Second))
+			}
 		}, "http://localhost")
 		req := driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute}
 		if _, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnavailable) {
@@ -559,19 +532,14 @@ func TestWithdrawalAtClose(t *testing.T) {
 func TestPollsAfterOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, polls := memlock.New(), atomic.Int64{}
-		held, err := store.Acquire(t.Context(), driver.Request{Name: "job", ID: "a", TTL: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
-		d := openAt(t, store, func(h http.Handler) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if n := polls.Add(1); r.URL.Path == wire.PathAcquire && n > 3 && n < 8 {
-					time.Sleep(10 * time.Second)
-					writeProblem(w, wire.NewProblem(wire.ProblemUnavailable, "", time.Second))
-				} else {
-					h.ServeHTTP(w, r)
-				}
-			})
+		held := livetest.Acquire(t, store, driver.Request{Name: "job", ID: "a", TTL: time.Hour})
+		d := openAt(t, store, func(h http.Handler, w http.ResponseWriter, r *http.Request) {
+			if n := polls.Add(1); r.URL.Path == wire.PathAcquire && n > 3 && n < 8 {
+				time.Sleep(10 * time.Second)
+				writeProblem(w, wire.NewProblem(wire.ProblemUnavailable, "", time.Second))
+			} else {
+				h.ServeHTTP(w, r)
+			}
 		}, "http://localhost")
 		time.AfterFunc(5*time.Minute, func() { _ = held.Release(context.Background()) })
 		if _, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: longID("b"), TTL: time.Minute}); err != nil {
@@ -581,6 +549,110 @@ func TestPollsAfterOutage(t *testing.T) {
 			t.Errorf("the wait of 5 minutes took %d requests, want about 32", got)
 		}
 	})
+}
+
+// TestOutageOfWaiter ends a wait while the service is down, which had said before that the lock is
+// held. The error must say that it is down now.
+func TestOutageOfWaiter(t *testing.T) {
+	for _, isDown := range []bool{false, true} {
+		t.Run(fmt.Sprint("Down=", isDown), func(t *testing.T) {
+			store, requests := memlock.New(), atomic.Int64{}
+			livetest.Acquire(t, store, driver.Request{Name: "job", ID: "a", TTL: time.Hour})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			d := openAt(t, store, func(h http.Handler, w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path != wire.PathAcquire {
+					h.ServeHTTP(w, r)
+					return
+				}
+				switch n := requests.Add(1); {
+				case n == 1: // it is queued
+					h.ServeHTTP(w, r)
+				case n == 2 && isDown:
+					w.WriteHeader(http.StatusBadGateway)
+				default:
+					cancel()
+					hang(r)
+				}
+			}, "http://localhost")
+			_, err := d.Acquire(ctx, driver.Request{Name: "job", ID: longID("b"), TTL: time.Hour})
+			if !errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrUnavailable) != isDown {
+				t.Errorf("Acquire = %v, want one that matches ErrUnavailable: %t", err, isDown)
+			}
+		})
+	}
+}
+
+// TestWithdrawalFromAll gives an acquisition up that may be known to two replicas, of which one
+// hangs. The other one must learn it nevertheless.
+func TestWithdrawalFromAll(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	withdrawn := make(chan struct{})
+	d := openThrough(t, memlock.New(), func(h http.Handler, w http.ResponseWriter, r *http.Request) {
+		switch isFirst := r.Host == "localhost"; {
+		case r.URL.Path == wire.PathStore:
+			h.ServeHTTP(w, r)
+		case r.URL.Path == wire.PathAcquire && isFirst:
+			w.WriteHeader(http.StatusBadGateway)
+		case r.URL.Path == wire.PathAcquire:
+			cancel()
+			hang(r)
+		case isFirst:
+			hang(r)
+		default:
+			close(withdrawn)
+		}
+	})
+	req := driver.Request{Name: "job", ID: longID("a"), TTL: time.Hour}
+	if _, err := d.Acquire(ctx, req); !errors.Is(err, context.Canceled) {
+		t.Errorf("Acquire = %v, want that of its context", err)
+	}
+	select {
+	case <-withdrawn:
+	case <-time.After(livetest.Patience):
+		t.Error("the replica that answers gets no withdrawal")
+	}
+}
+
+// TestLateWithdrawal loses the answer to an acquisition, and delays its withdrawal until the caller
+// acquires the lock again. The withdrawal must end the first hold, and not the second one.
+func TestLateWithdrawal(t *testing.T) {
+	store, again := new(memlock.Store), make(chan struct{})
+	var acquisitions, withdrawals atomic.Int64
+	d := openAt(t, store.Open(), func(h http.Handler, w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == wire.PathAcquire && acquisitions.Add(1) == 1:
+			h.ServeHTTP(httptest.NewRecorder(), r)
+			writeProblem(w, wire.NewProblem(wire.ProblemUnavailable, "", 0)) // another one would be asked for at once
+			return
+		case r.URL.Path == wire.PathWithdraw && withdrawals.Add(1) == 1:
+			<-again
+		}
+		h.ServeHTTP(w, r)
+	}, "http://localhost")
+	req := driver.Request{Name: "job", ID: longID("a"), TTL: time.Hour, NoWait: true}
+	if _, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("the first Acquire = %v, want ErrUnavailable", err)
+	}
+	tell := sync.OnceFunc(func() { close(again) })
+	req.ID, req.NoWait, req.OnWait = longID("next"), false, func(error) { tell() }
+	l := livetest.Acquire(t, d, req)
+	if err := d.Close(); err != nil { // after the withdrawal
+		t.Fatal(err)
+	}
+	if st := status(t, store, "job"); len(st.Holders) != 1 || st.Holders[0].Token != l.Grant().Token {
+		t.Errorf("the lock is %+v, want the hold with the token %d", st, l.Grant().Token)
+	}
+}
+
+// TestServiceOverService checks that a service does not begin to serve another one: all requests
+// that wait would fail.
+func TestServiceOverService(t *testing.T) {
+	d := openAt(t, memlock.New(), http.Handler.ServeHTTP, "http://localhost")
+	if _, err := New(d, Options{}); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "another lock service") {
+		t.Errorf("New = %v, want ErrInvalid", err)
+	}
 }
 
 // A foreignStore has holds of another library: one of a lock, and one of what may be no lock.
@@ -594,7 +666,7 @@ func (foreignStore) List(_ context.Context, _ string, yield func(driver.Status) 
 // TestForeignHoldsInList lists holds of another library, whose ids a list never shows. A lock still
 // differs from what may be none.
 func TestForeignHoldsInList(t *testing.T) {
-	d := openAt(t, foreignStore{memlock.New()}, func(h http.Handler) http.Handler { return h }, "http://localhost")
+	d := openAt(t, foreignStore{memlock.New()}, http.Handler.ServeHTTP, "http://localhost")
 	err := d.List(t.Context(), "", func(st driver.Status) bool {
 		if lock, other := st.Holders[0], st.Holders[1]; !remotelock.IsHidden(lock.ID) || other.ID != "" {
 			t.Errorf("holds = %+v, want that the first has a hidden id, and the second none", st.Holders)

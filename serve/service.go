@@ -194,13 +194,13 @@ type route struct {
 // routes has the route of each path. Paths are compared as they are: none is cleaned, and no name
 // of a lock or a resource is in one.
 var routes = map[string]route{
-	wire.PathAcquire:  {http.MethodPost, (*Service).acquire, nil},
-	wire.PathWithdraw: {http.MethodPost, (*Service).withdraw, nil},
-	wire.PathRenew:    {http.MethodPost, (*Service).renew, nil},
-	wire.PathRelease:  {http.MethodPost, (*Service).release, nil},
-	wire.PathLabel:    {http.MethodPost, (*Service).label, nil},
-	wire.PathBreak:    {http.MethodPost, (*Service).breakHold, nil},
-	wire.PathFence:    {http.MethodPost, (*Service).fence, nil},
+	wire.PathAcquire:  {http.MethodPost, posted((*Service).acquire), nil},
+	wire.PathWithdraw: {http.MethodPost, posted((*Service).withdraw), nil},
+	wire.PathRenew:    {http.MethodPost, posted((*Service).renew), nil},
+	wire.PathRelease:  {http.MethodPost, posted((*Service).release), nil},
+	wire.PathLabel:    {http.MethodPost, posted((*Service).label), nil},
+	wire.PathBreak:    {http.MethodPost, posted((*Service).breakHold), nil},
+	wire.PathFence:    {http.MethodPost, posted((*Service).fence), nil},
 	wire.PathLock:     {http.MethodGet, (*Service).getLock, []string{"name"}},
 	wire.PathLocks:    {http.MethodGet, (*Service).listLocks, []string{"prefix"}},
 	wire.PathEvents:   {http.MethodGet, (*Service).getEvents, []string{"prefix", "after"}},
@@ -210,6 +210,18 @@ var routes = map[string]route{
 	wire.PathDoctor:   {http.MethodGet, (*Service).getDoctor, nil},
 	wire.PathLeaks:    {http.MethodGet, (*Service).getLeaks, nil},
 	wire.PathMetrics:  {http.MethodGet, (*Service).getMetrics, nil},
+}
+
+// posted returns what a route does with a message, which it reads first.
+func posted[M any](serve func(*Service, http.ResponseWriter, *http.Request, *Principal, *M) error) func(
+	*Service, http.ResponseWriter, *http.Request, *Principal) error {
+	return func(s *Service, w http.ResponseWriter, r *http.Request, p *Principal) error {
+		msg := new(M)
+		if err := readBody(w, r, msg); err != nil {
+			return err
+		}
+		return serve(s, w, r, p, msg)
+	}
 }
 
 // ServeHTTP implements [http.Handler].
@@ -286,7 +298,7 @@ func errNoPath() error {
 	return wire.NewProblem(wire.ProblemPath, "the paths are in docs/serve.md", 0)
 }
 
-func errDraining() error {
+func errDraining() *wire.Problem {
 	return wire.NewProblem(wire.ProblemDraining, "this replica is shutting down; ask another one", time.Second)
 }
 

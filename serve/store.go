@@ -31,11 +31,10 @@ type storeWatch struct {
 
 	suspect atomic.Bool // it may be that the store grants nothing, although it can be read
 
-	mu      sync.Mutex
-	why     string         // of an outage; "": the store is up
-	since   driver.Instant // the outage began
-	inGrace bool
-	until   driver.Instant // the end of the grace period
+	mu    sync.Mutex
+	why   string         // of an outage; "": the store is up
+	since driver.Instant // the outage began
+	until driver.Instant // the end of the grace period; zero: there is none
 }
 
 // graceSlack is by how much the end of one grace period seems to move, because answers take time.
@@ -85,12 +84,12 @@ func (w *storeWatch) note(err error) {
 	switch {
 	case grace > 0:
 		// The store tells the rest of the time each time, so the end moves only if it has restarted.
-		if moved := now.Add(grace).Sub(w.until); !w.inGrace || moved.Abs() > graceSlack {
+		if moved := now.Add(grace).Sub(w.until); moved.Abs() > graceSlack {
 			w.log(fmt.Sprintf("store: it grants nothing until %s: %v", time.Now().Add(grace).Format(time.RFC3339), err))
 		}
-		w.inGrace, w.until = true, now.Add(grace)
-	case w.inGrace && !now.Before(w.until):
-		w.inGrace = false
+		w.until = now.Add(grace)
+	case err == nil && !w.until.IsZero(): // it may have ended early
+		w.until = driver.Instant{}
 		w.log("store: it grants again")
 	}
 }
@@ -142,11 +141,7 @@ func (s *Service) probe() error {
 func (w *storeWatch) state() storeState {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	st := storeState{Why: w.why}
-	if w.inGrace {
-		st.Grace = max(0, w.until.Sub(driver.Now()))
-	}
-	return st
+	return storeState{Why: w.why, Grace: max(0, w.until.Sub(driver.Now()))}
 }
 
 // ready answers whether the replica should get requests: it does not shut down, and it reaches the

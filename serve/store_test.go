@@ -142,8 +142,12 @@ func TestStoreChanges(t *testing.T) {
 			t.Errorf("before somebody asked, the store is shown as %+v in the grace period", st)
 		}
 		logs("store: it grants nothing until ")
-		store.set(nil, nil)
-		time.Sleep(31*time.Second + probeInterval/2) // and so between two probes
+		store.set(nil, nil)                           // earlier than it has said
+		time.Sleep(2*probeInterval + probeInterval/2) // and so between two probes
+		ready := get(t.Context(), s, wire.PathReady).Body.String()
+		if s.Stats().Grace > 0 || !strings.Contains(ready, `"status":"ready"`) {
+			t.Errorf("readyz once the store grants again: %s, and a grace period of %v", ready, s.Stats().Grace)
+		}
 		logs("store: it grants again")
 		store.set(nil, errGrace(30*time.Second)) // it has restarted between two probes
 		time.Sleep(2 * probeInterval)
@@ -179,9 +183,12 @@ func TestStoreChanges(t *testing.T) {
 		}
 		store.set(nil, errGrace(50*time.Second)) // it has restarted once more
 		time.Sleep(2 * probeInterval)
-		store.set(nil, nil)
+		store.set(refused, refused)
 		time.Sleep(51 * time.Second)
-		logs("store: it grants nothing until ", "store: it grants again")
+		logs("store: it grants nothing until ", "store: down: "+refused.Error())
+		store.set(nil, nil)
+		time.Sleep(2 * probeInterval)
+		logs("store: up again, after ", "store: it grants again")
 		time.Sleep(time.Hour)
 		logs()
 	})

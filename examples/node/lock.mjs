@@ -31,7 +31,7 @@ export class Lock {
 
   // left is for how many milliseconds the lock can still be relied on: 0 once the hold may have ended.
   get left() {
-    return Math.max(0, this.#deadline - performance.now());
+    return this.#ended.signal.aborted ? 0 : Math.max(0, this.#deadline - performance.now());
   }
 
   // signal is aborted when left is 0, but late if the event loop is blocked. Pass it to what is done under the lock.

@@ -62,12 +62,16 @@ export class Lock {
     } catch (e) {
       if (!(e instanceof Unavailable) || !left) throw e;
     }
-    if (got.status === 429 && !left) throw new Unavailable(this.name);
     if (got.status === 200) {
       Object.assign(this, { id: got.answer.id, token: got.answer.token }); // the token is for fencing
-      this.#setDeadline(got.sent + got.answer.waited_ms, this.ttl / 3);
-      return this.left > 0;
+      this.#setDeadline(got.sent + got.answer.waited_ms);
+      if (this.left) {
+        this.#renewAfter(this.ttl / 3);
+        return true;
+      }
+      got.status = 429; // the grant came too late to rely on: ask again
     }
+    if (got.status === 429 && !left) throw new Unavailable(this.name);
     if (![202, 409, 423, 429].includes(got.status)) throw new Error(got.answer.detail);
     if (got.status !== 202) await sleep(Math.min(left, 500)); // 202 is a place in the queue, and no hold: ask again
     return false;
@@ -95,9 +99,8 @@ export class Lock {
     this.#ended.abort(why);
   }
 
-  #setDeadline(start, pause) {
+  #setDeadline(start) {
     this.#deadline = start + this.ttl * 0.99 - 2; // clocks differ, and this process needs time to notice
-    this.#renewAfter(pause);
   }
 
   #renewAfter(pause) {
@@ -109,9 +112,10 @@ export class Lock {
     if (!this.left) return this.#end(new LockLost(this.name));
     const timeout = Math.max(50, this.left / this.urls.length);
     const got = await this.#send("renew", timeout, { ttl_ms: this.ttl }).catch(() => ({}));
-    if (got.status === 200) return this.#setDeadline(got.sent, this.ttl / 3);
     if (got.status === 410) return this.#end(new LockLost(this.name));
-    this.#renewAfter(this.ttl / 20);
+    const isRenewed = got.status === 200 && this.left > 0; // else check may have called the hold lost
+    if (isRenewed) this.#setDeadline(got.sent);
+    this.#renewAfter(isRenewed ? this.ttl / 3 : this.ttl / 20);
   }
 
   // #send posts a message to one replica after the other until one answers in time.

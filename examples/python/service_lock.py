@@ -59,12 +59,14 @@ class Lock:
             if not left:
                 raise
             status = 429
-        if status == 429 and not left:
-            raise Unavailable(self.name)
         if status == 200:
             self.id, self.token = got["id"], got["token"]
             self._set_deadline(sent + got["waited_ms"] / 1000)
-            return self.left() > 0
+            if self.left():
+                return True
+            status = 429  # the grant came too late to rely on: ask again
+        if status == 429 and not left:
+            raise Unavailable(self.name)
         if status not in (202, 409, 423, 429):
             raise ValueError(got.get("detail", status))
         if status != 202:  # that is a place in the queue, and no hold: the next request keeps it
@@ -100,11 +102,11 @@ class Lock:
 
     def _renew(self):
         pause = self.ttl / 3
-        while self.left() and not self.ended.wait(min(pause, self.left())):
+        while not self.ended.wait(min(pause, self.left())) and self.left():
             pause = self.ttl / 20
             with contextlib.suppress(Unavailable):
                 status, _, sent, _ = self._send("renew", max(0.05, self.left() / len(self.urls)), ttl_ms=self._ttl_ms())
-                if status == 200:
+                if status == 200 and self.left():  # else check may have called the hold lost
                     self._set_deadline(sent)
                     pause = self.ttl / 3
                 elif status == 410:

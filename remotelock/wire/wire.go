@@ -111,8 +111,6 @@ type Queued struct {
 	Name         string `json:"name"`
 	ID           string `json:"id"`
 	PlaceTimeout int64  `json:"place_ms"`
-
-	Holders []Holder `json:"holders,omitempty"`
 }
 
 // A Withdraw gives up an acquisition: its place, or the hold that it was granted.
@@ -279,16 +277,7 @@ type Event struct {
 
 	// Holder is whose hold has begun or ended.
 	Holder *Holder `json:"holder,omitempty"`
-
-	// End says how the hold of a released event ended, if this replica knows it.
-	End string `json:"end,omitempty"`
 }
-
-// How a hold ended.
-const (
-	EndReleased = "released"
-	EndBroken   = "broken"
-)
 
 // The types of events.
 const (

@@ -51,25 +51,6 @@ type admission struct {
 	identity identity
 	prefix   string // of the principal
 	remote   string
-	known    atomic.Pointer[knownRights]
-}
-
-// knownRights are what a policy allows to an identity. A list asks for them again for each lock.
-type knownRights struct {
-	policy *Policy
-	rights Rights
-	err    error
-}
-
-// rights returns what a policy allows.
-func (a *admission) rights(p *Policy) (Rights, error) {
-	known := a.known.Load()
-	if known == nil || known.policy != p {
-		known = &knownRights{policy: p}
-		known.rights, known.err = a.identity(p)
-		a.known.Store(known)
-	}
-	return known.rights, known.err
 }
 
 // Authenticate implements [serve.Authorizer]. A request without credentials is refused without a
@@ -112,7 +93,7 @@ func (p *Policy) authenticate(r *http.Request) (identity, Rights, error) {
 // rights returns what the policy of now allows to a principal.
 func (a *Access) rights(p *serve.Principal) (Rights, error) {
 	admitted := p.Rights.(*admission)
-	rights, err := admitted.rights(a.policy.Load())
+	rights, err := admitted.identity(a.policy.Load())
 	switch {
 	case err != nil:
 		return Rights{}, err

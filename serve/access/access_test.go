@@ -344,7 +344,10 @@ func TestRightsEnd(t *testing.T) {
 	if !a.May(p, serve.VerbRead, "x") {
 		t.Error("May = false before the end of the token")
 	}
-	p.Rights.(*admission).known.Load().rights.Until = time.Now()
+	for sum, rights := range a.policy.Load().tokens {
+		rights.Until = time.Now()
+		a.policy.Load().tokens[sum] = rights
+	}
 	if a.May(p, serve.VerbRead, "x") {
 		t.Error("May = true after the end of the token")
 	}

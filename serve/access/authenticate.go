@@ -89,9 +89,6 @@ func (e certificateEntry) matches(cert *x509.Certificate) bool {
 func (p *Policy) remote(r *http.Request) netip.Addr {
 	host, _, _ := net.SplitHostPort(r.RemoteAddr)
 	addr, _ := netip.ParseAddr(host)
-	if p == nil {
-		return addr
-	}
 	forwarded := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for i := len(forwarded) - 1; i >= 0 && p.isProxy(addr); i-- {
 		next, err := netip.ParseAddr(strings.TrimSpace(forwarded[i]))

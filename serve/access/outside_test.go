@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sniblock/snib/fence"
 	"github.com/sniblock/snib/internal/livetest"
@@ -293,10 +294,10 @@ prefixes = [""]
 	}
 }
 
-// TestServiceEvents checks that a stream of events shows one's own locks only, and nothing more
-// once the rights have gone.
+// TestServiceEvents checks that a stream of events shows one's own locks only, and ends once the
+// rights have gone: a client that it tells nothing any more would think that nothing happens.
 func TestServiceEvents(t *testing.T) {
-	tokens := map[string]string{"red": "", "blue": ""}
+	tokens := map[string]string{"red": "", "blue": "", "all": ""}
 	s := startService(t, `
 [namespace.red]
 [namespace.blue]
@@ -304,12 +305,17 @@ func TestServiceEvents(t *testing.T) {
 {red}
 verbs = ["read", "acquire"]
 namespace = "red"
+prefixes = ["of "]
+[token.all]
+{all}
+verbs = ["read", "acquire"]
+namespace = "red"
 [token.blue]
 {blue}
 verbs = ["read", "acquire"]
 namespace = "blue"
 `, tokens, nil)
-	listen := func(token string) (next func() wire.Event) {
+	listen := func(token string) *json.Decoder {
 		r, err := http.NewRequestWithContext(t.Context(), "GET", s.url+wire.PathEvents, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -320,22 +326,22 @@ namespace = "blue"
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { resp.Body.Close() })
-		lines := json.NewDecoder(resp.Body)
-		return func() (e wire.Event) {
-			t.Helper()
-			if err := lines.Decode(&e); err != nil {
-				t.Fatalf("the stream of events ends: %v", err)
-			}
-			return e
-		}
+		return json.NewDecoder(resp.Body)
 	}
-	red, blue := listen(tokens["red"]), listen(tokens["blue"])
+	next := func(lines *json.Decoder) (e wire.Event) {
+		t.Helper()
+		if err := lines.Decode(&e); err != nil {
+			t.Fatalf("the stream of events ends: %v", err)
+		}
+		return e
+	}
+	red, blue, all := listen(tokens["red"]), listen(tokens["blue"]), listen(tokens["all"])
 	// until returns the locks that a stream tells of, up to one that ends it.
-	until := func(next func() wire.Event, last string) string {
+	until := func(lines *json.Decoder, last string) string {
 		t.Helper()
 		var names []string
 		for len(names) == 0 || names[len(names)-1] != last {
-			e := next()
+			e := next(lines)
 			if e.Type == wire.EventAcquired {
 				names = append(names, e.Lock.Name)
 			}
@@ -345,13 +351,15 @@ namespace = "blue"
 		}
 		return strings.Join(names, " ")
 	}
-	for _, next := range []func() wire.Event{red, blue} {
-		for next().Type != wire.EventReady {
+	for _, lines := range []*json.Decoder{red, blue, all} {
+		for next(lines).Type != wire.EventReady {
 			continue
 		}
 	}
 	s.acquire(tokens["blue"], "of blue", "owner")
 	until(blue, "of blue")
+	s.acquire(tokens["all"], "secret", "owner")
+	until(all, "secret")
 	s.acquire(tokens["red"], "of red", "owner")
 	if got := until(red, "of red"); got != "of red" {
 		t.Errorf("red is told of %s, want only its own lock", got)
@@ -360,19 +368,18 @@ namespace = "blue"
 	// Red loses the right to read.
 	policy := readFile(t, s.file)
 	writeFile(t, s.file, strings.Replace(policy, `["read", "acquire"]
-namespace = "red"`, `["acquire"]
-namespace = "red"`, 1))
+namespace = "red"
+prefixes`, `["acquire"]
+namespace = "red"
+prefixes`, 1))
 	if err := s.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	s.acquire(tokens["red"], "secret", "owner")
-	s.acquire(tokens["blue"], "last", "owner")
-	if got := until(blue, "last"); got != "last" {
-		t.Errorf("blue is told of %s, want only its own lock", got)
-	}
-	for range 3 { // the store has been listed for red, too, since then or soon
-		if e := red(); e.Lock != nil {
-			t.Errorf("red, without the right to read, is told of %+v", e.Lock)
+	reloaded := time.Now()
+	s.acquire(tokens["red"], "of nobody", "owner")
+	for e := (wire.Event{}); red.Decode(&e) == nil; { // what red was told before, and then the end
+		if at, err := time.Parse(time.RFC3339, e.At); err != nil || at.After(reloaded) {
+			t.Fatalf("red, without the right to read, is told %+v", e)
 		}
 	}
 }

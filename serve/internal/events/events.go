@@ -20,7 +20,6 @@ type Event struct {
 	At   time.Time     // of the snapshot that showed it
 	Lock driver.Status // as the snapshot showed it; without holders and waiters, it is gone
 	Hold driver.Holding
-	End  string // of the hold that was released, as wire has it; "": unknown
 }
 
 // diff calls yield with what happened to a lock between two snapshots of it.

@@ -4,14 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/remotelock/wire"
 )
 
 const (
@@ -49,65 +47,13 @@ type Hub struct {
 	mu        sync.Mutex
 	listeners int
 	poller    *poller // nil: nobody has listened for Linger
-	ends      map[Hold]*note
 }
-
-// A Hold names a hold.
-type Hold struct {
-	Name, ID string // in the store
-}
-
-// A note says how a hold ended.
-type note struct {
-	end string
-	at  driver.Instant
-}
-
-// maxNotes is how many ends a hub notes between two snapshots.
-const maxNotes = 100_000
 
 // NewHub returns a hub that lists the store once in each interval, or less often if that takes
 // long. While the store does not answer, the pauses are as long as the attempts. Start runs a func
 // in the background, which ends when stop is closed.
 func NewHub(source Source, interval time.Duration, start func(func()), stop <-chan struct{}) *Hub {
-	return &Hub{source: source, interval: interval, start: start, stop: stop, ends: map[Hold]*note{}}
-}
-
-// Ending ends a hold by do, and notes how it ends for the event that tells so, unless do fails. Of
-// several that end a hold at the same time, the one counts that does not fail.
-func (h *Hub) Ending(hold Hold, end string, do func() error) error {
-	n := &note{end, driver.Now()}
-	h.begin(hold, n) // before a snapshot can miss the hold
-	err := do()
-	h.finish(hold, n, err)
-	return err
-}
-
-// begin notes that a hold is being ended, unless somebody else is ending it.
-func (h *Hub) begin(hold Hold, n *note) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.ends[hold] == nil {
-		h.noteLocked(hold, n)
-	}
-}
-
-// finish notes what came of it.
-func (h *Hub) finish(hold Hold, n *note, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case err == nil:
-		h.noteLocked(hold, n)
-	case h.ends[hold] == n:
-		delete(h.ends, hold)
-	}
-}
-
-func (h *Hub) noteLocked(hold Hold, n *note) {
-	if h.poller != nil && len(h.ends) < maxNotes {
-		h.ends[hold] = n
-	}
+	return &Hub{source: source, interval: interval, start: start, stop: stop}
 }
 
 // A poller lists the store from the first listener on until Linger after the last one. Its epoch
@@ -119,11 +65,12 @@ type poller struct {
 	// These are guarded by the mu of the hub.
 	wake   chan struct{} // closed and replaced when something is new
 	locks  map[string]driver.Status
-	at     time.Time // of the snapshot locks
-	err    error     // of the last listing; locks and at are older then
-	next   uint64    // the number of the next event
-	events []Event   // the last ones, at most Kept, and of KeptBytes
-	size   int       // of the events
+	at     time.Time      // of the snapshot locks
+	err    error          // of the last listing; locks and at are older then
+	next   uint64         // the number of the next event
+	events []Event        // the last ones, at most Kept, and of KeptBytes
+	size   int            // of the events
+	heard  driver.Instant // when isOver last found that somebody listens
 }
 
 // A Listener reads the events of a hub. It is for one goroutine at a time.
@@ -155,7 +102,7 @@ func (h *Hub) Listen(epoch string, last uint64) *Listener {
 	h.listeners++
 	p := h.poller
 	if p == nil {
-		p = &poller{h: h, epoch: rand.Text(), wake: make(chan struct{}), next: 1}
+		p = &poller{h: h, epoch: rand.Text(), wake: make(chan struct{}), next: 1, heard: driver.Now()}
 		h.poller = p
 		h.start(p.run)
 	}
@@ -226,20 +173,14 @@ func (p *poller) hasLocked(next uint64) bool {
 
 // run lists the store until nobody has listened for Linger, or the hub ends.
 func (p *poller) run() {
-	for heard := driver.Now(); ; {
+	for {
 		began := driver.Now()
 		err := p.poll()
 		pause := driver.Now().Sub(began)
 		if err == nil || errors.Is(err, ErrTooMany) { // an attempt that fails costs the store little
 			pause *= share - 1
 		}
-		if !p.wait(max(p.h.interval, pause)) {
-			return
-		}
-		switch now := driver.Now(); {
-		case p.isHeard():
-			heard = now
-		case now.Sub(heard) >= Linger && p.isOver():
+		if !p.wait(max(p.h.interval, pause)) || p.isOver() {
 			return
 		}
 	}
@@ -257,18 +198,16 @@ func (p *poller) wait(d time.Duration) bool {
 	}
 }
 
-// isHeard reports whether somebody listens.
-func (p *poller) isHeard() bool {
-	p.h.mu.Lock()
-	defer p.h.mu.Unlock()
-	return p.h.listeners > 0
-}
-
-// isOver reports whether nobody listens. The next listener gets another poller then.
+// isOver reports whether nobody has listened for Linger. The next listener gets another poller
+// then.
 func (p *poller) isOver() bool {
 	p.h.mu.Lock()
 	defer p.h.mu.Unlock()
+	now := driver.Now()
 	if p.h.listeners > 0 {
+		p.heard = now
+	}
+	if now.Sub(p.heard) < Linger {
 		return false
 	}
 	p.h.poller = nil
@@ -313,11 +252,7 @@ func (p *poller) keepLocked(locks map[string]driver.Status, at time.Time) {
 	add := func(name string, before, after driver.Status) {
 		after.Name = name
 		diff(before, after, func(kind string, hold driver.Holding) {
-			e := Event{Seq: p.next, Kind: kind, At: at, Lock: after, Hold: hold}
-			if kind == wire.EventReleased {
-				e.End = p.h.endLocked(name, hold)
-			}
-			p.events = append(p.events, e)
+			p.events = append(p.events, Event{Seq: p.next, Kind: kind, At: at, Lock: after, Hold: hold})
 			p.size += sizeOf(after)
 			p.next++
 		})
@@ -335,22 +270,4 @@ func (p *poller) keepLocked(locks map[string]driver.Status, at time.Time) {
 		p.size -= sizeOf(p.events[n].Lock)
 	}
 	p.events = slices.Delete(p.events, 0, n)
-	p.h.forgetNotesLocked()
-}
-
-// endLocked returns how a hold ended that was in the last snapshot.
-func (h *Hub) endLocked(name string, hold driver.Holding) string {
-	if n, ok := h.ends[Hold{name, hold.ID}]; ok {
-		return n.end // somebody may have broken what was kept
-	}
-	if hold.Holder.Kind == driver.KindKept {
-		return wire.EndReleased
-	}
-	return "" // unknown: by another replica or program, or because nobody renewed it
-}
-
-// forgetNotesLocked forgets the notes of holds that no snapshot has or will have.
-func (h *Hub) forgetNotesLocked() {
-	now := driver.Now()
-	maps.DeleteFunc(h.ends, func(_ Hold, n *note) bool { return now.Sub(n.at) > 2*driver.AnswerTimeout })
 }

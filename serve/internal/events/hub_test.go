@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/remotelock/wire"
 )
 
 // A fakeStore has locks, and counts how often it is listed.
@@ -99,58 +97,6 @@ func text(b Batch) string {
 		s += fmt.Sprintf("%s %s %d; ", e.Kind, e.Lock.Name, e.Hold.Token)
 	}
 	return s
-}
-
-// TestEnds checks what a listener learns of how a hold ended. If nobody has told this hub, it says
-// nothing: another replica may have released the hold.
-func TestEnds(t *testing.T) {
-	hold := Hold{"a", "o1"}
-	errRefused := errors.New("the store has refused it")
-	does, refused := func() error { return nil }, func() error { return errRefused }
-	tests := []struct {
-		name string
-		note func(*Hub) error
-		want string
-	}{
-		{"ReleasedElsewhere", nil, ""},
-		{"Released", func(h *Hub) error { return h.Ending(hold, wire.EndReleased, does) }, wire.EndReleased},
-		{"Broken", func(h *Hub) error { return h.Ending(hold, wire.EndBroken, does) }, wire.EndBroken},
-		{"BrokenOther", func(h *Hub) error { return h.Ending(Hold{"a", "o2"}, wire.EndBroken, does) }, ""},
-		{"BrokenBeforeRelease", func(h *Hub) error {
-			return errors.Join(h.Ending(hold, wire.EndBroken, does), h.Ending(hold, wire.EndReleased, refused))
-		}, wire.EndBroken},
-		{"BrokenDuringRelease", func(h *Hub) error {
-			breaks := func() error { return errors.Join(h.Ending(hold, wire.EndBroken, does), errRefused) }
-			return h.Ending(hold, wire.EndReleased, breaks)
-		}, wire.EndBroken},
-		{"NotBroken", func(h *Hub) error { return h.Ending(hold, wire.EndBroken, refused) }, ""},
-		{"Kept", nil, wire.EndReleased},
-		{"KeptBroken", func(h *Hub) error { return h.Ending(hold, wire.EndBroken, does) }, wire.EndBroken},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, 0, func(t *testing.T, f *fakeStore, h *Hub) {
-				st := held("a", 1)
-				if strings.HasPrefix(tt.name, "Kept") {
-					st.Holders[0].Holder.Kind = driver.KindKept
-				}
-				f.put(st)
-				l := h.Listen("", 0)
-				defer l.Close()
-				next(t, l)
-				if tt.note != nil {
-					if err := tt.note(h); err != nil && !errors.Is(err, errRefused) {
-						t.Fatal(err)
-					}
-				}
-				f.remove("a")
-				b := next(t, l)
-				if len(b.Events) != 1 || b.Events[0].Kind != wire.EventReleased || b.Events[0].End != tt.want {
-					t.Errorf("events = %+v, want one that says %q", b.Events, tt.want)
-				}
-			})
-		})
-	}
 }
 
 // TestEvents checks what a listener learns from one snapshot to the next.

@@ -198,7 +198,7 @@ func (s State) confirmFailed() (State, []Action) {
 }
 
 func (s State) lost() (State, []Action) {
-	s.Final, s.Shown, s.Again = false, false, false
+	s.Told, s.Final, s.Shown, s.Again = false, false, false, false
 	switch {
 	case s.GaveUp != Wanted:
 		return s.end(AnswerQueued)

@@ -119,6 +119,8 @@ func (w world) on(e Event) (next world, wrong string) {
 		return next, "an end that leaves a grant which no client may get"
 	case next.Phase < Releasing && next.GaveUp == Wanted && !next.Polled && !next.timer:
 		return next, "nobody waits, and no timer ends it"
+	case next.Polled && next.Over && next.Told && next.Waits && next.Phase <= Asking:
+		return next, "a request that is over, and waits on"
 	case next.Phase != Queued && !ended && next.Phase != Granted && next.working == End:
 		return next, "nothing is under way that goes on"
 	}

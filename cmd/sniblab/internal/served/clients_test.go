@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -43,7 +44,7 @@ func TestClients(t *testing.T) {
 			}
 			for name, test := range map[string]func(*clientWorld){
 				"KilledReplica": (*clientWorld).killReplica, "LostAnswers": (*clientWorld).loseAnswers, "PausedClient": (*clientWorld).pauseClient,
-				"Outage": (*clientWorld).outage, "TwoRequests": (*clientWorld).failTwo,
+				"Outage": (*clientWorld).outage, "TwoRequests": (*clientWorld).failTwo, "LateAnswers": (*clientWorld).delayAnswers,
 			} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
@@ -82,7 +83,7 @@ func TestClientOnPage(t *testing.T) {
 	}
 }
 
-// A clientWorld has two replicas behind proxies. The first renewal meets a limit of one of them.
+// A clientWorld has two replicas behind proxies. The first renewal meets a limit of a proxy.
 type clientWorld struct {
 	*testing.T
 	program, script string
@@ -90,6 +91,8 @@ type clientWorld struct {
 	replicas        []*httptest.Server
 	proxies         []*livetest.Proxy
 	refusals        refusals
+	limit           atomic.Int32 // how many renewals a proxy still refuses
+	delays          sync.Map     // by path, a func() that delays the next answer
 }
 
 // refusals are what a replica does with two requests that come at the same time: it refuses the
@@ -120,7 +123,8 @@ func (m *refusals) refuse(w http.ResponseWriter, r *http.Request) {
 func newClientWorld(t *testing.T, program, script string) *clientWorld {
 	w := &clientWorld{T: t, program: program, script: script, store: new(memlock.Store)}
 	w.refusals.both, w.refusals.served = make(chan bool), make(chan bool, 10)
-	guard, limited := new(fence.Memory), new(atomic.Bool)
+	w.limit.Store(1)
+	guard := new(fence.Memory)
 	for i := range 2 {
 		s, err := serve.New(w.store.Open(), serve.Options{Fence: guard})
 		if err != nil {
@@ -129,12 +133,16 @@ func newClientWorld(t *testing.T, program, script string) *clientWorld {
 		r := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			isFence := r.URL.Path == wire.PathFence && w.refusals.isOn.Load()
 			switch {
-			case r.URL.Path == wire.PathRenew && !limited.Swap(true):
+			case r.URL.Path == wire.PathRenew && w.limit.Add(-1) >= 0:
 				http.Error(rw, "<p>slow down</p>", http.StatusTooManyRequests)
 			case isFence && i == 0:
 				w.refusals.refuse(rw, r)
 			default:
 				s.ServeHTTP(rw, r)
+				if delay, ok := w.delays.LoadAndDelete(r.URL.Path); ok {
+					delay.(func())()
+					_ = http.NewResponseController(rw).SetWriteDeadline(time.Time{}) // that of the service is over
+				}
 			}
 			if isFence && i == 1 {
 				w.refusals.served <- true
@@ -283,6 +291,27 @@ func (w *clientWorld) outage() {
 	a.fails("release", "Unavailable") // soon, before its lease is over
 	b.fails("wait", "Unavailable")
 	b.fails("try", "Unavailable")
+}
+
+// delayAnswers answers an acquisition later than the hold lasts. That is neither a hold, nor one of
+// somebody else. And it answers a renewal after the client has found that its hold is over.
+func (w *clientWorld) delayAnswers() {
+	a, renewed, answer := w.start(), make(chan string, 1), make(chan bool)
+	w.delays.Store(wire.PathAcquire, func() { time.Sleep(longerThanTTL) })
+	a.does("acquire")
+	w.delays.Store(wire.PathRenew, func() { w.limit.Store(1000); renewed <- ""; <-answer })
+	next(w.T, renewed)
+	if err := a.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		w.Fatal(err)
+	}
+	close(answer)
+	time.Sleep(8 * time.Second) // longer than the hold lasted then, and shorter than the renewed one
+	w.limit.Store(0)
+	if err := a.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		w.Fatal(err)
+	}
+	a.expect("lost")
+	a.fails("check", "LockLost")
 }
 
 // failTwo sends two requests at the same time, which the same replica fails. Each goes on with the

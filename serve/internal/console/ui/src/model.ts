@@ -8,7 +8,6 @@ export interface Seen extends Lock { seen: number }
 // A Span is a hold or a wait that was seen since the page was opened.
 export interface Span extends Process {
   kind: "hold" | "wait"; name: string; key: string; token?: number; start: number; end?: number; granted?: boolean;
-  how?: StreamEvent["end"]; // a hold ended, if the service knows it
 }
 
 export type Link = "connecting" | "live" | "stale" | "down" | "login" | "forbidden";
@@ -140,7 +139,6 @@ export class Model {
         this.set("stale", "it can't be listed: it does not answer, or has more than 100,000 locks");
         return next;
       case "acquired": case "released": case "changed":
-        if (e.end) this.noteEnd(holdKey(e.lock!.name, e.holder!), e.end);
         this.put({ ...e.lock!, seen: now }, now);
         break;
     }
@@ -169,12 +167,6 @@ export class Model {
     }
     if (!this.locks.has(lock.name)) this.isSorted = false;
     this.locks.set(lock.name, lock);
-  }
-
-  // noteEnd notes how a hold ended. Its span may have ended with an earlier event.
-  private noteEnd(key: string, how: StreamEvent["end"]) {
-    const span = this.open.get(key) ?? this.spans.findLast((s) => s.key === key);
-    if (span) span.how = how;
   }
 
   // track begins and ends the spans of a lock.
