@@ -362,6 +362,12 @@ func withheldText(left time.Duration) string {
 	return fmt.Sprintf("the store restarted or failed over, and grants nothing for %s", short(left))
 }
 
+// withheldError returns the error for a lock that the store does not grant although no holder is
+// seen.
+func withheldError(name string, left time.Duration) error {
+	return failf(exitUnavailable, "%s may be taken: %s (failover-grace)", printable(name), withheldText(left))
+}
+
 // A takenError says that somebody holds the lock, or may hold it.
 type takenError struct{ text string }
 
@@ -374,7 +380,10 @@ func (acq *acquirer) explainRefusal(err error, s *backend.Store) error {
 	name := printable(acq.names[0])
 	switch {
 	case errors.Is(err, snib.ErrUnavailable):
-		return acq.withheldError(err)
+		if left, ok := backend.Grace(err); ok {
+			return withheldError(acq.names[0], left)
+		}
+		return &exitError{exitUnavailable, err}
 	case errors.Is(err, snib.ErrKind):
 		return failf(exitConfig, "%s; choose another name, or use the kind that it has", message(err))
 	// The name and the flags were checked, so the store can't be used where it is.
@@ -388,28 +397,9 @@ func (acq *acquirer) explainRefusal(err error, s *backend.Store) error {
 	}
 	ctx, cancel := answerWithin(context.Background(), feedbackInterval)
 	defer cancel()
-	st, err := s.Status(ctx, acq.names[0])
-	switch {
-	case err != nil && acq.wait.set:
-		return acq.withheldError(err)
-	case err == nil && len(st.Holders) > 0:
-		return takenError{fmt.Sprintf("%s is taken: %s", name, heldBy(st.Holders[0]))}
-	case acq.wait.set: // during the wait the reason may have changed
-		switch left, err := s.Grace(ctx, acq.names[0], acq.ttl); {
-		case err != nil:
-			return acq.withheldError(err)
-		case left > 0:
-			return failf(exitUnavailable, "%s may be taken: %s (failover-grace)", name, withheldText(left))
-		}
+	text := name + " is taken"
+	if st, err := s.Status(ctx, acq.names[0]); err == nil && len(st.Holders) > 0 { // we may have no right to look
+		text += ": " + heldBy(st.Holders[0])
 	}
-	return takenError{name + " is taken"}
-}
-
-// withheldError returns the error for a lock that was not granted although
-// nobody is known to hold it.
-func (acq *acquirer) withheldError(err error) error {
-	if left, ok := backend.Grace(err); ok {
-		return failf(exitUnavailable, "%s may be taken: %s (failover-grace)", printable(acq.names[0]), withheldText(left))
-	}
-	return &exitError{exitUnavailable, err}
+	return takenError{text}
 }

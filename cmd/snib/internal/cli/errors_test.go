@@ -125,6 +125,22 @@ func TestUnavailableIsNotBusy(t *testing.T) {
 	}
 }
 
+// A deniedStore is a lock service that shows its client nothing.
+type deniedStore struct{ driver.Driver }
+
+func (deniedStore) Status(context.Context, string) (driver.Status, error) {
+	return driver.Status{}, &wire.Problem{Status: http.StatusForbidden}
+}
+
+// TestBusyWithoutVerbRead checks that a lock is taken, after a wait, for whom may not see its holder.
+func TestBusyWithoutVerbRead(t *testing.T) {
+	acq := &acquirer{app: &app{}, waitFlags: waitFlags{wait: &duration{set: true}}, names: []string{"x"}}
+	err := acq.explainRefusal(&snib.Error{Op: "acquire", Name: "x", Err: snib.ErrHeld}, &backend.Store{Driver: deniedStore{memlock.New()}})
+	if want := (takenError{"x is taken"}); err != error(want) {
+		t.Errorf("explainRefusal = %v, want %v", err, want)
+	}
+}
+
 // TestRefusedBreakIsNoBreak checks that the audit log has breaks, and those that may have happened.
 func TestRefusedBreakIsNoBreak(t *testing.T) {
 	denied := &redislock.ReplyError{Text: "NOPERM this user has no permissions"}
