@@ -172,14 +172,14 @@ func namesIn(was, now snapshot) []string {
 func holdEvents(name string, was, now snapshot, passed time.Duration) []event {
 	ended, begun := holdsNotIn(was[name].Holders, now[name].Holders), holdsNotIn(now[name].Holders, was[name].Holders)
 	exclusive := mode(was[name]) == "exclusive" && mode(now[name]) == "exclusive"
-	if exclusive && len(ended) == 1 && len(begun) == 1 && ended[0].Left > passed {
+	if exclusive && len(ended) == 1 && len(begun) == 1 && wasReleased(ended[0], passed) {
 		e := newEvent(eventHanded, name, begun[0])
 		e.From = new(toHolder(ended[0]))
 		return []event{e}
 	}
 	var all []event
 	for _, h := range ended {
-		if h.Left > passed {
+		if wasReleased(h, passed) {
 			all = append(all, newEvent(eventReleased, name, h))
 		} else {
 			all = append(all, newEvent(eventLost, name, h))
@@ -193,6 +193,12 @@ func holdEvents(name string, was, now snapshot, passed time.Duration) []event {
 		}
 	}
 	return all
+}
+
+// wasReleased reports whether a hold that is gone ended before its lease. A hold that its MinHold
+// kept was released before.
+func wasReleased(h driver.Holding, passed time.Duration) bool {
+	return h.Left > passed || h.Holder.Kind == driver.KindKept
 }
 
 // holdsNotIn returns the holds in some that are not in others.

@@ -105,3 +105,15 @@ func TestWatchSlowLook(t *testing.T) {
 		}
 	})
 }
+
+// TestWatchKept checks that the end of a hold that its MinHold kept counts as its release.
+func TestWatchKept(t *testing.T) {
+	kept := driver.Holding{ID: "a", Token: 1, Left: time.Millisecond, Holder: driver.Holder{Kind: driver.KindKept}}
+	next := driver.Holding{ID: "b", Token: 2, Left: time.Minute}
+	was := snapshot{"lock": {Holders: []driver.Holding{kept}}}
+	for want, now := range map[string]snapshot{eventReleased: {}, eventHanded: {"lock": {Holders: []driver.Holding{next}}}} {
+		if got := holdEvents("lock", was, now, time.Second); len(got) != 1 || got[0].Event != want {
+			t.Errorf("events = %+v, want one: %s", got, want)
+		}
+	}
+}
