@@ -112,7 +112,7 @@ func hasUnmet(found []backend.Finding) bool {
 func tryLock(ctx context.Context, s *backend.Store) (backend.Finding, error) {
 	host, _ := os.Hostname() // only people read it
 	req := driver.Request{
-		Name: "snib-doctor/" + rand.Text(), NoWait: true, TTL: max(10*time.Second, s.Info().MinTTL),
+		Name: "snib-doctor/" + rand.Text(), NoWait: true, TTL: defaultTTLFor(s.Info()),
 		Holder: driver.Holder{Host: host, PID: os.Getpid(), Label: "snib doctor"},
 	}
 	var last uint64
