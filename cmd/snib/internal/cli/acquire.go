@@ -39,6 +39,8 @@ type acquirer struct {
 	names  []string      // the lock that is wanted, or several of which one is
 	held   holds         // what was acquired before, if the command needs several locks
 
+	firstGrant time.Time // when the first acquisition ended
+
 	mu      sync.Mutex
 	id      string // of the last attempt for the first of names
 	failure error  // why the store does not serve us; nil if it does, as far as is known
@@ -183,6 +185,9 @@ func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, names []stri
 			cancel()
 		case got := <-done:
 			line.clear()
+			if acq.firstGrant.IsZero() {
+				acq.firstGrant = time.Now()
+			}
 			if termSignal == 0 {
 				return got.lock, got.err
 			}

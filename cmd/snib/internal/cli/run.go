@@ -48,11 +48,12 @@ type runCommand struct {
 	shell, label            string
 	also                    []string
 
-	name     string
-	names    []string // name and also, each once: sorted, or with --any as given
-	argv     []string
-	sigs     chan os.Signal
-	renewals renewals
+	name       string
+	names      []string // name and also, each once: sorted, or with --any as given
+	argv       []string
+	sigs       chan os.Signal
+	renewals   renewals
+	maxHoldEnd time.Time // of the first lock that was acquired, if --max-hold was given
 }
 
 func (a *app) newRunCommand() *cobra.Command {
@@ -194,6 +195,7 @@ func (r *runCommand) acquireLocks(ctx context.Context) (s *backend.Store, locker
 	if r.ttl.set && s.Info().Tenure == driver.TenureSession {
 		r.verbosef("this store does not use --ttl %v: a lock outlives snib by the timeout of the session, which session-timeout in the URL sets", r.ttl.value)
 	}
+	r.maxHoldEnd = acq.firstGrant.Add(r.maxHold.value)
 	for _, lock := range held {
 		outer = append(outer, outerHold{s.URL, lock.Name(), lock.ID(), lock.Token()})
 	}
