@@ -34,14 +34,11 @@ func (a *app) newDoctorCommand() *cobra.Command {
 		if err := a.setStoreURL(args); err != nil {
 			return err
 		}
-		s, err := a.open(backend.Take)
-		if err != nil {
-			return err
-		}
-		defer closeSoon(s)
-		ctx, cancel := context.WithTimeout(context.Background(), doctorTimeout)
-		defer cancel()
-		return a.doctor(ctx, s, output.value)
+		return a.withStore(backend.Take, func(ctx context.Context, s *backend.Store) error {
+			ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
+			defer cancel()
+			return a.doctor(ctx, s, output.value)
+		})
 	}
 	return cmd
 }

@@ -22,7 +22,7 @@ func (a *app) newWaitCommand() *cobra.Command {
 	}
 	maxWait := addDuration(cmd, "wait", "w", "give up after this long and exit 75; 0 asks once (default: never)", 0, 0)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		return a.withStore(func(ctx context.Context, s *backend.Store) error {
+		return a.withStore(backend.Look, func(ctx context.Context, s *backend.Store) error {
 			return a.waitFree(ctx, s, args[0], maxWait)
 		})
 	}
