@@ -41,7 +41,7 @@ func TestHostileErrors(t *testing.T) {
 		"note":    func() string { a.verbosef("warning: %s", hostile); return out.String() },
 		"wait": func() string {
 			acq := &acquirer{app: a, waitFlags: waitFlags{wait: &duration{}}, names: []string{"x"}, failure: err}
-			acq.newWaitLine(nil).update()
+			(&waitLine{acq: acq}).update()
 			return out.String()
 		},
 	}
@@ -113,18 +113,6 @@ func TestPlainErrors(t *testing.T) {
 	}
 }
 
-// TestUnavailableIsNotBusy checks that the exit code is 69 if the lock is not granted and no holder
-// is known, also with --skip.
-func TestUnavailableIsNotBusy(t *testing.T) {
-	for _, cause := range []error{snib.ErrUnavailable, fmt.Errorf("%w: %w", snib.ErrUnavailable, errors.New("the server starts"))} {
-		acq := &acquirer{app: &app{}, waitFlags: waitFlags{wait: &duration{set: true}}, names: []string{"x"}}
-		r := &runCommand{app: acq.app, name: "x", skip: true}
-		if err := r.handleTaken("x", acq.explainRefusal(&snib.Error{Op: "acquire", Name: "x", Err: cause}, nil)); exitCode(err) != exitUnavailable || isSilent(err) {
-			t.Errorf("%v: %v with exit code %d, want a message and %d", cause, err, exitCode(err), exitUnavailable)
-		}
-	}
-}
-
 // A deniedStore is a lock service that shows its client nothing.
 type deniedStore struct{ driver.Driver }
 
@@ -132,12 +120,17 @@ func (deniedStore) Status(context.Context, string) (driver.Status, error) {
 	return driver.Status{}, &wire.Problem{Status: http.StatusForbidden}
 }
 
-// TestBusyWithoutVerbRead checks that a lock is taken, after a wait, for whom may not see its holder.
-func TestBusyWithoutVerbRead(t *testing.T) {
-	acq := &acquirer{app: &app{}, waitFlags: waitFlags{wait: &duration{set: true}}, names: []string{"x"}}
-	err := acq.explainRefusal(&snib.Error{Op: "acquire", Name: "x", Err: snib.ErrHeld}, &backend.Store{Driver: deniedStore{memlock.New()}})
-	if want := (takenError{"x is taken"}); err != error(want) {
-		t.Errorf("explainRefusal = %v, want %v", err, want)
+// TestUnavailableIsNotBusy checks that the exit code after a wait is 69 if no holder is known, and
+// not if the client may not see the holder.
+func TestUnavailableIsNotBusy(t *testing.T) {
+	for cause, want := range map[error]int{
+		snib.ErrUnavailable: exitUnavailable, fmt.Errorf("%w: %w", snib.ErrUnavailable, errors.New("the server starts")): exitUnavailable, snib.ErrHeld: exitBusy,
+	} {
+		acq := &acquirer{app: &app{}, waitFlags: waitFlags{wait: &duration{set: true}}, names: []string{"x"}}
+		err := acq.explainRefusal(&snib.Error{Op: "acquire", Name: "x", Err: cause}, &backend.Store{Driver: deniedStore{}}, exitBusy)
+		if exitCode(err) != want || isSilent(err) {
+			t.Errorf("%v: %v with exit code %d, want a message and %d", cause, err, exitCode(err), want)
+		}
 	}
 }
 

@@ -167,8 +167,8 @@ func (h *holdCommand) giveUp(granted <-chan struct{}) {
 	h.sigs <- endSignal       // ends the hold if it is granted just now
 }
 
-// endSignal ends a keeper that holds the lock. TERM and the like don't: a service manager that stops
-// a unit sends them to the script and to its keeper, and the script may still be at work after that.
+// endSignal ends a keeper that holds the lock. TERM and the like do not: a service manager that
+// stops a unit sends them to the script and to its keeper, and the script may still be at work.
 const endSignal = syscall.SIGUSR1
 
 // guard returns when the script has ended, at endSignal, or when the lock is lost. It asks the
