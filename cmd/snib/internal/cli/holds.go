@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,13 +21,7 @@ func (hs holds) String() string { return printableNames(convert(hs, (*snib.Lock)
 func printableNames(names []string) string { return strings.Join(convert(names, printable), ", ") }
 
 // validity returns for how long all of the holds are valid.
-func (hs holds) validity() time.Duration {
-	left := hs[0].Validity()
-	for _, lock := range hs[1:] {
-		left = min(left, lock.Validity())
-	}
-	return left
-}
+func (hs holds) validity() time.Duration { return slices.Min(convert(hs, (*snib.Lock).Validity)) }
 
 // lost returns a channel that is closed when one of the holds ends.
 func (hs holds) lost() <-chan struct{} {
