@@ -29,12 +29,13 @@ func TestKeeperOutlastsTERM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &holdCommand{script: script, runCommand: &runCommand{ttl: &duration{value: time.Hour}, sigs: make(chan os.Signal)}}
+	sigs := make(chan os.Signal)
+	h := &holdCommand{script: script, runCommand: &runCommand{ttl: &duration{value: time.Hour}, sigs: sigs}}
 	code := make(chan int)
 	go func() { code <- h.guard(holds{lock}) }()
 	for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, endSignal} {
 		select {
-		case h.sigs <- s:
+		case sigs <- s:
 		case got := <-code:
 			t.Fatalf("it ended with %d before %v", got, s)
 		}

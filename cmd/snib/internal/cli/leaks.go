@@ -99,7 +99,9 @@ func (a *app) newLeaksCommand() *cobra.Command {
 			return err
 		}
 		l.host, _ = os.Hostname() // without a host name no process is known to be gone
-		return a.withStore(backend.Look, func(ctx context.Context, s *backend.Store) error { return l.run(ctx, s, strings.Join(args, "")) })
+		return a.withStore(backend.Look, func(ctx context.Context, s *backend.Store) error {
+			return l.run(ctx, s, strings.Join(args, ""))
+		})
 	}
 	return cmd
 }

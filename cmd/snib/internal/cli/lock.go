@@ -214,7 +214,9 @@ func (a *app) newUnlockCommand() *cobra.Command {
 		if id == "" {
 			return usagef("no id: give --id, or set %s to what snib lock printed", idVar)
 		}
-		return a.withStore(backend.Look, func(ctx context.Context, s *backend.Store) error { return a.unlock(ctx, s, args[0], id) })
+		return a.withStore(backend.Look, func(ctx context.Context, s *backend.Store) error {
+			return a.unlock(ctx, s, args[0], id)
+		})
 	}
 	return cmd
 }
