@@ -135,6 +135,7 @@ func (h *holdCommand) keep(ctx context.Context) error {
 		return err
 	}
 	close(granted)
+	signal.Notify(h.sigs, endSignal)
 	defer closeSoon(locker)
 	keepers := strings.Join(append(livingKeepers(), keeperEntry(os.Getpid(), held[0].ID())), " ")
 	err = h.printHold(h.output.value, held[0], h.ttl.value, keepers)
@@ -167,9 +168,10 @@ func (h *holdCommand) giveUp(granted <-chan struct{}) {
 	h.sigs <- endSignal       // ends the hold if it is granted just now
 }
 
-// endSignal ends a keeper that holds the lock. TERM and the like do not: a service manager that
-// stops a unit sends them to the script and to its keeper, and the script may still be at work.
-const endSignal = syscall.SIGUSR1
+// endSignal ends a keeper that holds the lock. Not TERM, HUP or USR1: service managers and batch
+// systems send those to the script and to its keeper alike, and the script may work on after that.
+// VTALRM comes from nobody else.
+const endSignal = syscall.SIGVTALRM
 
 // guard returns when the script has ended, at endSignal, or when the lock is lost. It asks the
 // script to end before the lock can belong to somebody else.

@@ -33,7 +33,8 @@ func TestKeeperOutlastsTERM(t *testing.T) {
 	h := &holdCommand{script: script, runCommand: &runCommand{ttl: &duration{value: time.Hour}, sigs: sigs}}
 	code := make(chan int)
 	go func() { code <- h.guard(holds{lock}) }()
-	for _, s := range []os.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, endSignal} {
+	ignored := []os.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGUSR1}
+	for _, s := range append(ignored, endSignal) {
 		select {
 		case sigs <- s:
 		case got := <-code:
