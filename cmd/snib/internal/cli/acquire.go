@@ -34,6 +34,7 @@ type acquirer struct {
 	waitFlags
 	holder driver.Holder // its label, and its pid if that is not ours
 	noWait bool          // for the lock
+	skip   bool          // see explainRefusal
 	names  []string      // the lock that is wanted, or several of which one is
 	held   holds         // what was acquired before, if the command needs several locks
 
@@ -293,8 +294,8 @@ func withheldError(name string, left time.Duration) error {
 	return failf(exitUnavailable, "%s may be taken: %s (failover-grace)", printable(name), withheldText(left))
 }
 
-// explainRefusal turns the error of an acquisition into the one for the user: with busyCode if
-// somebody holds the lock, and otherwise with the reason why the store did not grant it.
+// explainRefusal turns the error of an acquisition into the one for the user. If somebody holds the
+// lock, it has busyCode, or is nil with --skip. Otherwise it says why the store did not grant it.
 func (acq *acquirer) explainRefusal(err error, s *backend.Store, busyCode int) error {
 	switch {
 	case errors.Is(err, snib.ErrUnavailable):
@@ -310,13 +311,19 @@ func (acq *acquirer) explainRefusal(err error, s *backend.Store, busyCode int) e
 	case !errors.Is(err, snib.ErrHeld):
 		return err
 	}
-	if len(acq.names) > 1 {
-		return acq.taken(busyCode, "all are taken: "+printableNames(acq.names))
-	}
 	ctx, cancel := answerWithin(context.Background(), feedbackInterval)
 	defer cancel()
+	st, failure := s.Status(ctx, acq.names[0])
 	text := printable(acq.names[0]) + " is taken"
-	if st, err := s.Status(ctx, acq.names[0]); err == nil && len(st.Holders) > 0 { // we may have no right to look
+	switch {
+	case acq.wait.set && errors.Is(failure, snib.ErrUnavailable): // perhaps for longer, unnoticed by the core
+		return failure
+	case acq.skip:
+		acq.verbosef("%s: skipped", text)
+		return nil
+	case len(acq.names) > 1:
+		text = "all are taken: " + printableNames(acq.names)
+	case failure == nil && len(st.Holders) > 0: // we may have no right to look
 		text += ": " + heldBy(st.Holders[0])
 	}
 	return acq.taken(busyCode, text)

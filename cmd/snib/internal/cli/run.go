@@ -188,12 +188,7 @@ func (r *runCommand) acquireLocks(ctx context.Context) (s *backend.Store, locker
 		syscall.SIGPIPE)
 	notifySignals(r.sigs, otherSignals...)
 	if held, err = acq.acquireNames(locker, s, r.names, r.any, r.sigs); err != nil {
-		if r.skip && errors.Is(err, snib.ErrHeld) { // and no outage
-			r.verbosef("%s is taken: skipped", printable(acq.names[0]))
-			err = nil
-		} else {
-			err = acq.explainRefusal(err, s, r.busyCode)
-		}
+		err = acq.explainRefusal(err, s, r.busyCode)
 		closeSoon(locker)
 		return nil, nil, nil, nil, err
 	}
@@ -228,7 +223,7 @@ func (r *runCommand) newLocker(ctx context.Context, s *backend.Store, acq *acqui
 func (r *runCommand) newAcquirer() *acquirer {
 	return &acquirer{
 		app: r.app, waitFlags: r.waitFlags, noWait: r.asksOnce() || r.skip && !r.wait.set,
-		names:  r.names[:1],
+		skip: r.skip, names: r.names[:1],
 		holder: driver.Holder{Label: labelWithUser(cmp.Or(r.label, filepath.Base(r.argv[0])))},
 	}
 }
