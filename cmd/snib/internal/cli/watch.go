@@ -42,7 +42,7 @@ const (
 	eventHeld     = "held"        // in the first snapshot
 	eventAcquired = "acquired"    // nobody held the lock before
 	eventHanded   = "handed-over" // another one held it in the snapshot before
-	eventReleased = "released"    // before its lease ended, by its holder or by force
+	eventReleased = "released"    // by its holder, perhaps before its MinHold ended, or by force
 	eventLost     = "lost"        // its lease ended
 )
 

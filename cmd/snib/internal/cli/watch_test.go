@@ -14,9 +14,9 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// TestObserverRests checks that slow snapshots take a tenth of the time, and that a store that hung
+// TestWatchRests checks that slow snapshots take a tenth of the time, and that a store that hung
 // once, or failed, is read again soon.
-func TestObserverRests(t *testing.T) {
+func TestWatchRests(t *testing.T) {
 	tests := []struct {
 		name      string
 		snapshots []time.Duration // how long each takes
