@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -42,29 +41,6 @@ func TestPostgresScripts(t *testing.T) {
 		runScripts(t, testscript.Params{Files: []string{filepath.Join("testdata", "postgres", "postgres.txtar")}},
 			"SNIB_URL="+s.URL(), "ADDR="+s.Addr(), "PASSWORD="+pgtest.Password())
 	})
-}
-
-// TestPostgresHangs hangs the server under a command. snib must end the command before the
-// lease ends, and itself soon after.
-func TestPostgresHangs(t *testing.T) {
-	t.Parallel()
-	newStore(t)
-	server := pgtest.Start(t)
-	setenv(t, "SNIB_URL", server.URL())
-	p := start(t, "snib", "run", "--ttl", "2s", "deploy", "--", "sh", "-c", "echo held; exec sleep 60")
-	p.awaitOutput("held")
-	server.Hang()
-	defer server.Resume()
-	slack := livetest.Slack(t)
-	began := time.Now()
-	if code := p.wait(); code != 79 {
-		t.Errorf("exit code = %d, want 79\n%s", code, p.out.String())
-	}
-	// The lease ends within 2 s. The release then waits for an answer for at most 5 s.
-	if took := time.Since(began); took > 12*time.Second+slack() {
-		t.Errorf("snib ended %v after its server hung, want at most 12 s", took)
-	}
-	t.Logf("snib ended %v after its server hung", time.Since(began))
 }
 
 // TestPostgresDoctorTable examines a table that another role created first, with a trigger on it.

@@ -17,7 +17,7 @@ func examineRedis(ctx context.Context, d *redislock.Driver, graceOff bool) ([]Fi
 		return nil, err
 	}
 	var all []Finding
-	ids, durable := make(map[string]int), d.Info().Fencing == driver.FencingDurable
+	durable := d.Info().Fencing == driver.FencingDurable
 	for i, s := range servers {
 		found := redisFindings(s)
 		if durable {
@@ -29,15 +29,9 @@ func examineRedis(ctx context.Context, d *redislock.Driver, graceOff bool) ([]Fi
 			}
 		}
 		all = append(all, found...)
-		ids[s.Info["run_id"]]++
 	}
 	if graceOff {
 		all = append(all, Finding{Check: "grace", Verdict: Note, Value: "off: a restart or failover may grant a lock twice", Advice: "turn failover-grace on"})
-	}
-	for id, n := range ids {
-		if n > 1 {
-			all = append(all, Finding{Check: "servers", Verdict: Unmet, Value: fmt.Sprintf("%d addresses lead to one server, run id %s", n, id), Advice: "name each server once"})
-		}
 	}
 	return all, nil
 }

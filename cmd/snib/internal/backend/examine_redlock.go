@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
 
 	"github.com/redis/rueidis"
@@ -71,7 +69,6 @@ func queryNode(ctx context.Context, o rueidis.ClientOption) (redisadmin.Server, 
 func redlockFindings(nodes []redlockadmin.NodeStatus, infos map[string]redisadmin.Server) []Finding {
 	admitted := 0
 	var all []Finding
-	runs := map[string][]string{}
 	for _, n := range nodes {
 		if n.State == redlockadmin.NodeAdmitted {
 			admitted++
@@ -81,26 +78,12 @@ func redlockFindings(nodes []redlockadmin.NodeStatus, infos map[string]redisadmi
 		if !ok {
 			continue
 		}
-		id := server.Info["run_id"]
-		runs[id] = append(runs[id], n.Address)
 		for _, f := range nodeSettingFindings(server) {
 			f.Check = fmt.Sprintf("node %s: %s", n.Address, f.Check)
 			all = append(all, f)
 		}
 	}
-	return append(append([]Finding{quorumFinding(len(nodes), admitted)}, distinctServersFinding(runs)), all...)
-}
-
-// distinctServersFinding says whether each address leads to a different server.
-func distinctServersFinding(runs map[string][]string) Finding {
-	for id, addrs := range runs {
-		if len(addrs) > 1 {
-			slices.Sort(addrs)
-			return Finding{Check: "servers", Verdict: Unmet, Value: fmt.Sprintf("%s lead to one server, run id %s", strings.Join(addrs, " and "), id),
-				Advice: "each node must be a server of its own: this one votes more than once"}
-		}
-	}
-	return Finding{Check: "servers", Verdict: Good, Value: "each node that answers is a server of its own, by its run id"}
+	return append([]Finding{quorumFinding(len(nodes), admitted)}, all...)
 }
 
 // nodeFinding judges the state of a node in the cluster.
@@ -155,9 +138,6 @@ func nodeSettingFindings(s redisadmin.Server) []Finding {
 		}
 		all = append(all, f)
 	}
-	if s.Info["role"] != "" && s.Info["role"] != "master" {
-		all = append(all, Finding{Check: "role", Verdict: Unmet, Value: s.Info["role"], Advice: "a node must be a master without a master of its own"})
-	}
 	return all
 }
 
@@ -168,16 +148,12 @@ func quorumFinding(all, up int) Finding {
 	value := fmt.Sprintf("%d of %d nodes take part, %d are a quorum", up, all, quorum)
 	const missing = "repair those that don't take part"
 	switch {
-	case all == 1:
-		return Finding{Check: check, Verdict: Note, Value: "one node", Advice: "nothing is granted while it is down; of three, one may fail"}
 	case up < quorum:
 		return Finding{Check: check, Verdict: Unmet, Value: value, Advice: "nothing is granted: " + missing}
 	case up < all && up == quorum:
 		return Finding{Check: check, Verdict: Note, Value: value, Advice: "nothing is granted when one more fails: " + missing}
 	case up < all:
 		return Finding{Check: check, Verdict: Note, Value: value, Advice: missing}
-	case all%2 == 0:
-		return Finding{Check: check, Verdict: Note, Value: value, Advice: "an even number tolerates no more failures than one less, and fails more often"}
 	}
 	return Finding{Check: check, Verdict: Good, Value: value + fmt.Sprintf(", so that %d may fail", all-quorum)}
 }

@@ -46,7 +46,7 @@ func TestRedisFindings(t *testing.T) {
 	sound := func() redisadmin.Server {
 		return redisadmin.Server{
 			Info: map[string]string{
-				"redis_version": "7.0.15", "redis_mode": "standalone", "uptime_in_seconds": "9", "run_id": "a", "maxmemory": "0",
+				"redis_version": "7.0.15", "redis_mode": "standalone", "uptime_in_seconds": "9", "maxmemory": "0",
 				"maxmemory_policy": "noeviction", "connected_slaves": "1", "master_repl_offset": "5000000", "slave0": "ip=1,port=2,state=online,offset=4999990,lag=0",
 			},
 			Settings:  map[string]string{"appendonly": "yes", "appendfsync": "always", "save": "", "min-replicas-to-write": "1"},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -159,15 +160,7 @@ func openMySQL(ctx context.Context, name string, c *mysql.Config) (driver.Driver
 // isMySQLError reports whether err is the server's error with one of these numbers.
 func isMySQLError(err error, numbers ...uint16) bool {
 	var e *mysql.MySQLError
-	if !errors.As(err, &e) {
-		return false
-	}
-	for _, n := range numbers {
-		if e.Number == n {
-			return true
-		}
-	}
-	return false
+	return errors.As(err, &e) && slices.Contains(numbers, e.Number)
 }
 
 // A mySQLDriver owns a connection pool beside the driver's, and closes it.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,12 +104,9 @@ func (u *serverURL) advice(err error) string {
 // hasKind reports whether an error of Redis is of one of these kinds. The error of a
 // script contains the kind.
 func hasKind(text string, kinds ...string) bool {
-	for _, k := range kinds {
-		if strings.HasPrefix(text, k+" ") || strings.Contains(text, "-"+k+" ") {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(kinds, func(k string) bool {
+		return strings.HasPrefix(text, k+" ") || strings.Contains(text, "-"+k+" ")
+	})
 }
 
 // Grace reports whether err says that the store grants nothing because it may have forgotten

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -125,10 +126,8 @@ func refuse(why string) func(string) error {
 // others.
 func oneOf(why string, values ...string) func(string) error {
 	return func(value string) error {
-		for _, v := range values {
-			if v == value {
-				return nil
-			}
+		if slices.Contains(values, value) {
+			return nil
 		}
 		return errors.New(why)
 	}

@@ -134,10 +134,6 @@ func (c *Child) signalOutside(s syscall.Signal, inSession, beyond bool) {
 	}
 }
 
-// Alive reports whether a process of the program lives, even after the program itself has ended:
-// on Linux any that it started, elsewhere one of its group.
-func (c *Child) Alive() bool { return c.alive() }
-
 // OnTerminal reports whether we have a controlling terminal.
 func (c *Child) OnTerminal() bool { return c.tty != nil }
 

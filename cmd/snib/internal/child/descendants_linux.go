@@ -35,8 +35,8 @@ func adopt() (before []int) {
 // waitTarget is what our one waiter waits for: any child, because who adopts must collect.
 func waitTarget(int) int { return -1 }
 
-// alive reports whether a process of the program may live, and the program itself has ended.
-func (c *Child) alive() bool {
+// Alive reports whether a process that the program started may live, or the program itself.
+func (c *Child) Alive() bool {
 	select {
 	case <-c.childless:
 		return false

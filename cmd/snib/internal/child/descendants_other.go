@@ -17,8 +17,8 @@ func adopt() []int { return nil }
 // waitTarget is what our one waiter waits for: the program.
 func waitTarget(program int) int { return program }
 
-// alive reports whether a process of the program's group lives.
-func (c *Child) alive() bool { return !errors.Is(syscall.Kill(-c.pid, 0), syscall.ESRCH) }
+// Alive reports whether a process of the program's group lives, also after the program has ended.
+func (c *Child) Alive() bool { return !errors.Is(syscall.Kill(-c.pid, 0), syscall.ESRCH) }
 
 // outside returns nothing: see adopt.
 func (c *Child) outside() []process { return nil }

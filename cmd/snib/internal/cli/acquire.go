@@ -9,7 +9,6 @@ import (
 	"os/user"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -33,11 +32,13 @@ func answerWithin(ctx context.Context, d time.Duration) (context.Context, contex
 type acquirer struct {
 	*app
 	waitFlags
-	ttl    time.Duration
 	holder driver.Holder // its label, and its pid if that is not ours
 	noWait bool          // for the lock
+	skip   bool          // see explainRefusal
 	names  []string      // the lock that is wanted, or several of which one is
 	held   holds         // what was acquired before, if the command needs several locks
+
+	firstGrant time.Time // when the first of held was acquired
 
 	mu      sync.Mutex
 	id      string // of the last attempt for the first of names
@@ -115,7 +116,7 @@ func (acq *acquirer) connect(sigs <-chan os.Signal) (*backend.Store, error) {
 	if acq.wait.set {
 		timedOut = time.After(max(acq.wait.value, feedbackInterval))
 	}
-	line := acq.newWaitLine(nil)
+	line := &waitLine{acq: acq}
 	defer line.clear()
 	tick := time.NewTicker(feedbackInterval)
 	defer tick.Stop()
@@ -139,8 +140,8 @@ func (acq *acquirer) connect(sigs <-chan os.Signal) (*backend.Store, error) {
 }
 
 // options returns the options of a Locker that acquires as the command line says.
-func (acq *acquirer) options() []snib.Option {
-	opts := []snib.Option{snib.TTL(acq.ttl), snib.Label(acq.holder.Label), snib.RetryTimeout(acq.retry.value)}
+func (acq *acquirer) options(ttl time.Duration) []snib.Option {
+	opts := []snib.Option{snib.TTL(ttl), snib.Label(acq.holder.Label), snib.RetryTimeout(acq.retry.value)}
 	switch {
 	case acq.noWait:
 		opts = append(opts, snib.NoWait())
@@ -171,14 +172,14 @@ func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, names []stri
 		lock, err := locker.AcquireAny(ctx, names...)
 		done <- result{lock, err}
 	}()
-	line := acq.newWaitLine(s)
+	line := &waitLine{acq: acq, store: s}
 	tick := time.NewTicker(feedbackInterval)
 	defer tick.Stop()
 	lost := acq.held.lost()
 	var termSignal syscall.Signal
 	for {
 		select {
-		case <-lost: // of those that were acquired before; see acquireAll
+		case <-lost: // of those that were acquired before; see acquireNames
 			lost = nil
 			cancel()
 		case got := <-done:
@@ -206,32 +207,25 @@ func (acq *acquirer) acquire(locker *snib.Locker, s *backend.Store, names []stri
 	}
 }
 
-// acquireNames acquires any one of the names, or all.
+// acquireNames acquires any one of the names; or all or none, one after the other. These are
+// sorted, as they are for [snib.Locker.AcquireAll], so that no two callers wait for each other. If
+// it fails, acq.names has the name, or the names, that it did not get.
 func (acq *acquirer) acquireNames(locker *snib.Locker, s *backend.Store, names []string, anyOne bool,
 	sigs <-chan os.Signal) (holds, error) {
-	if !anyOne {
-		return acq.acquireAll(locker, s, names, sigs)
+	began, size := time.Now(), 1
+	if anyOne {
+		size = len(names)
 	}
-	lock, err := acq.acquire(locker, s, names, sigs)
-	if err != nil {
-		return nil, err
-	}
-	return holds{lock}, nil
-}
-
-// acquireAll acquires all names or none, one after the other. They are sorted, as they are for
-// [snib.Locker.AcquireAll], so that no two callers wait for each other. If it fails, acq.names is
-// the name that it did not get.
-func (acq *acquirer) acquireAll(locker *snib.Locker, s *backend.Store, names []string,
-	sigs <-chan os.Signal) (holds, error) {
-	began := time.Now()
-	for i, name := range names {
-		if i > 0 && acq.wait.set && !acq.noWait {
+	for choice := range slices.Chunk(names, size) {
+		if len(acq.held) > 0 && acq.wait.set && !acq.noWait {
 			rest := max(acq.wait.value-time.Since(began), min(acq.wait.value, feedbackInterval))
 			locker = locker.With(snib.MaxWait(rest))
 		}
-		lock, err := acq.acquire(locker, s, []string{name}, sigs)
+		lock, err := acq.acquire(locker, s, choice, sigs)
 		if err == nil {
+			if len(acq.held) == 0 {
+				acq.firstGrant = time.Now()
+			}
 			acq.held = append(acq.held, lock)
 		}
 		if cause := acq.held.cause(); cause != nil {
@@ -281,74 +275,6 @@ func userName() string {
 	return strconv.Itoa(os.Getuid())
 }
 
-// wanted names what the command waits for.
-func (acq *acquirer) wanted() string {
-	if len(acq.names) > 1 {
-		return printable(acq.names[0]) + " or another"
-	}
-	return printable(acq.names[0])
-}
-
-// A waitLine shows what the command waits for. On a terminal it is one line, redrawn every
-// second. On a terminal that can't redraw, it is printed once. Without a terminal it is
-// printed once, and only with --verbose or if the store does not serve us.
-type waitLine struct {
-	statusLine
-	acq   *acquirer
-	store *backend.Store // nil until the store is open
-	done  bool           // nothing more is to be printed
-}
-
-func (acq *acquirer) newWaitLine(s *backend.Store) *waitLine {
-	return &waitLine{statusLine: statusLine{out: acq.err}, acq: acq, store: s}
-}
-
-func (l *waitLine) update() {
-	redraws := canRedraw()
-	id, failure := l.acq.state()
-	usual := failure == nil && !onTerminal() && !l.acq.verbose
-	if l.done || usual || l.acq.quiet || l.acq.noWait && !redraws {
-		return
-	}
-	text := oneLine("snib: waiting for " + l.acq.wanted() + l.reason(failure, id))
-	if !redraws {
-		l.done = true
-		fmt.Fprintln(l.out, text)
-		return
-	}
-	l.draw(text)
-}
-
-// reason returns what the command waits for: failure, or else a first answer, or a holder, and how
-// many others wait before the attempt id.
-func (l *waitLine) reason(failure error, id string) string {
-	switch {
-	case failure != nil:
-		return ": " + unavailableText(failure)
-	case l.store == nil:
-		return ": " + noAnswer // as far as is known: an answer may come soon
-	}
-	ctx, cancel := answerWithin(context.Background(), feedbackInterval)
-	defer cancel()
-	st, err := l.store.Status(ctx, l.acq.names[0])
-	if err != nil {
-		return ": " + message(err) // it may pass; if not, the wait itself ends with it
-	}
-	text := ""
-	if ahead := slices.IndexFunc(st.Waiters, func(w driver.Waiting) bool { return w.ID == id }); ahead > 0 {
-		text = fmt.Sprintf(", %d ahead", ahead)
-	}
-	if len(st.Holders) == 0 {
-		return text
-	}
-	h := st.Holders[0]
-	text += ": " + heldBy(h)
-	if n := len(st.Holders) - 1; n > 0 {
-		text += fmt.Sprintf(" and %d more", n)
-	}
-	return text + ", " + strings.TrimPrefix(describeEnd(h), "its ")
-}
-
 // unavailableText returns the message for an error that means that the store is unavailable.
 func unavailableText(err error) string {
 	if left, ok := backend.Grace(err); ok {
@@ -362,19 +288,21 @@ func withheldText(left time.Duration) string {
 	return fmt.Sprintf("the store restarted or failed over, and grants nothing for %s", short(left))
 }
 
-// A takenError says that somebody holds the lock, or may hold it.
-type takenError struct{ text string }
+// withheldError returns the error for a lock that the store does not grant although no holder is
+// seen.
+func withheldError(name string, left time.Duration) error {
+	return failf(exitUnavailable, "%s may be taken: %s (failover-grace)", printable(name), withheldText(left))
+}
 
-func (e takenError) Error() string { return e.text }
-
-// explainRefusal turns the error of an acquisition into the one for the user: a
-// takenError if somebody holds the lock, and otherwise the reason why the store did not
-// grant it, with its exit code.
-func (acq *acquirer) explainRefusal(err error, s *backend.Store) error {
-	name := printable(acq.names[0])
+// explainRefusal turns the error of an acquisition into the one for the user. If somebody holds the
+// lock, it has busyCode, or is nil with --skip. Otherwise it says why the store did not grant it.
+func (acq *acquirer) explainRefusal(err error, s *backend.Store, busyCode int) error {
 	switch {
 	case errors.Is(err, snib.ErrUnavailable):
-		return acq.withheldError(err)
+		if left, ok := backend.Grace(err); ok {
+			return withheldError(acq.names[0], left)
+		}
+		return &exitError{exitUnavailable, err}
 	case errors.Is(err, snib.ErrKind):
 		return failf(exitConfig, "%s; choose another name, or use the kind that it has", message(err))
 	// The name and the flags were checked, so the store can't be used where it is.
@@ -383,33 +311,20 @@ func (acq *acquirer) explainRefusal(err error, s *backend.Store) error {
 	case !errors.Is(err, snib.ErrHeld):
 		return err
 	}
-	if len(acq.names) > 1 {
-		return takenError{"all are taken: " + printableNames(acq.names)}
-	}
 	ctx, cancel := answerWithin(context.Background(), feedbackInterval)
 	defer cancel()
-	st, err := s.Status(ctx, acq.names[0])
+	st, failure := s.Status(ctx, acq.names[0])
+	text := printable(acq.names[0]) + " is taken"
 	switch {
-	case err != nil && acq.wait.set:
-		return acq.withheldError(err)
-	case err == nil && len(st.Holders) > 0:
-		return takenError{fmt.Sprintf("%s is taken: %s", name, heldBy(st.Holders[0]))}
-	case acq.wait.set: // during the wait the reason may have changed
-		switch left, err := s.Grace(ctx, acq.names[0], acq.ttl); {
-		case err != nil:
-			return acq.withheldError(err)
-		case left > 0:
-			return failf(exitUnavailable, "%s may be taken: %s (failover-grace)", name, withheldText(left))
-		}
+	case acq.wait.set && errors.Is(failure, snib.ErrUnavailable): // perhaps for longer, unnoticed by the core
+		return failure
+	case acq.skip:
+		acq.verbosef("%s: skipped", text)
+		return nil
+	case len(acq.names) > 1:
+		text = "all are taken: " + printableNames(acq.names)
+	case failure == nil && len(st.Holders) > 0: // we may have no right to look
+		text += ": " + heldBy(st.Holders[0])
 	}
-	return takenError{name + " is taken"}
-}
-
-// withheldError returns the error for a lock that was not granted although
-// nobody is known to hold it.
-func (acq *acquirer) withheldError(err error) error {
-	if left, ok := backend.Grace(err); ok {
-		return failf(exitUnavailable, "%s may be taken: %s (failover-grace)", printable(acq.names[0]), withheldText(left))
-	}
-	return &exitError{exitUnavailable, err}
+	return acq.taken(busyCode, text)
 }

@@ -230,9 +230,9 @@ func (a *app) open(purpose backend.Purpose) (*backend.Store, error) {
 	return s, nil
 }
 
-// withStore opens the store, without creating it, and calls fn with it.
-func (a *app) withStore(fn func(ctx context.Context, s *backend.Store) error) error {
-	s, err := a.open(backend.Look)
+// withStore opens the store, and calls fn with it.
+func (a *app) withStore(purpose backend.Purpose, fn func(ctx context.Context, s *backend.Store) error) error {
+	s, err := a.open(purpose)
 	if err != nil {
 		return err
 	}

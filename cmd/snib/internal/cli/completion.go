@@ -39,7 +39,7 @@ func (a *app) completeName(_ *cobra.Command, args []string, prefix string) ([]st
 	var names []string
 	answered := within(feedbackInterval, func() { // the user waits for the shell to react
 		// A shell has no use for an error.
-		_ = a.withStore(func(ctx context.Context, s *backend.Store) error {
+		_ = a.withStore(backend.Look, func(ctx context.Context, s *backend.Store) error {
 			all, err := list(ctx, s, prefix, false)
 			for _, st := range all {
 				who := plural(len(st.Waiters), "waiter")

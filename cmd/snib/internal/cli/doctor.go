@@ -34,14 +34,11 @@ func (a *app) newDoctorCommand() *cobra.Command {
 		if err := a.setStoreURL(args); err != nil {
 			return err
 		}
-		s, err := a.open(backend.Take)
-		if err != nil {
-			return err
-		}
-		defer closeSoon(s)
-		ctx, cancel := context.WithTimeout(context.Background(), doctorTimeout)
-		defer cancel()
-		return a.doctor(ctx, s, output.value)
+		return a.withStore(backend.Take, func(ctx context.Context, s *backend.Store) error {
+			ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
+			defer cancel()
+			return a.doctor(ctx, s, output.value)
+		})
 	}
 	return cmd
 }
@@ -112,7 +109,7 @@ func hasUnmet(found []backend.Finding) bool {
 func tryLock(ctx context.Context, s *backend.Store) (backend.Finding, error) {
 	host, _ := os.Hostname() // only people read it
 	req := driver.Request{
-		Name: "snib-doctor/" + rand.Text(), NoWait: true, TTL: max(10*time.Second, s.Info().MinTTL),
+		Name: "snib-doctor/" + rand.Text(), NoWait: true, TTL: defaultTTLFor(s.Info()),
 		Holder: driver.Holder{Host: host, PID: os.Getpid(), Label: "snib doctor"},
 	}
 	var last uint64

@@ -41,7 +41,7 @@ func TestHostileErrors(t *testing.T) {
 		"note":    func() string { a.verbosef("warning: %s", hostile); return out.String() },
 		"wait": func() string {
 			acq := &acquirer{app: a, waitFlags: waitFlags{wait: &duration{}}, names: []string{"x"}, failure: err}
-			acq.newWaitLine(nil).update()
+			(&waitLine{acq: acq}).update()
 			return out.String()
 		},
 	}
@@ -113,14 +113,40 @@ func TestPlainErrors(t *testing.T) {
 	}
 }
 
-// TestUnavailableIsNotBusy checks that the exit code is 69 if the lock is not granted and no holder
-// is known, also with --skip.
+// An unseenStore is a store that does not show its locks.
+type unseenStore struct {
+	driver.Driver
+	why error
+}
+
+func (s unseenStore) Status(context.Context, string) (driver.Status, error) {
+	return driver.Status{}, s.why
+}
+
+// TestUnavailableIsNotBusy checks that the exit code after a wait is 69 if no holder is known, also
+// if that became so at the end of the wait, and not if the client may not see the holder. Of all
+// this, --skip only hides that the lock is taken.
 func TestUnavailableIsNotBusy(t *testing.T) {
-	for _, cause := range []error{snib.ErrUnavailable, fmt.Errorf("%w: %w", snib.ErrUnavailable, errors.New("the server starts"))} {
-		acq := &acquirer{app: &app{}, waitFlags: waitFlags{wait: &duration{set: true}}, names: []string{"x"}}
-		r := &runCommand{app: acq.app, name: "x", skip: true}
-		if err := r.handleTaken("x", acq.explainRefusal(&snib.Error{Op: "acquire", Name: "x", Err: cause}, nil)); exitCode(err) != exitUnavailable || isSilent(err) {
-			t.Errorf("%v: %v with exit code %d, want a message and %d", cause, err, exitCode(err), exitUnavailable)
+	denied, down := &wire.Problem{Status: http.StatusForbidden}, fmt.Errorf("%w: the server hangs", snib.ErrUnavailable)
+	for _, tt := range []struct {
+		name            string
+		cause, why      error
+		want, wantSkips int
+	}{
+		{"outage", snib.ErrUnavailable, denied, exitUnavailable, exitUnavailable},
+		{"outage with a reason", down, denied, exitUnavailable, exitUnavailable},
+		{"outage since the last answer", snib.ErrHeld, down, exitUnavailable, exitUnavailable},
+		{"held", snib.ErrHeld, denied, exitBusy, exitOK},
+		{"one held, one of another kind", errors.Join(snib.ErrHeld, snib.ErrKind), denied, exitConfig, exitConfig},
+		{"one held, one refused", errors.Join(snib.ErrHeld, snib.ErrInvalid), denied, exitConfig, exitConfig},
+	} {
+		for skip, want := range map[bool]int{false: tt.want, true: tt.wantSkips} {
+			acq := &acquirer{app: &app{}, waitFlags: waitFlags{wait: &duration{set: true}}, names: []string{"x"}, skip: skip}
+			s := &backend.Store{Driver: unseenStore{why: tt.why}}
+			err := acq.explainRefusal(&snib.Error{Op: "acquire", Name: "x", Err: tt.cause}, s, exitBusy)
+			if exitCode(err) != want || isSilent(err) {
+				t.Errorf("%s, skip %t: %v with exit code %d, want a message and %d", tt.name, skip, err, exitCode(err), want)
+			}
 		}
 	}
 }

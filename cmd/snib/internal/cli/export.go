@@ -47,12 +47,9 @@ func (a *app) newExportCommand() *cobra.Command {
 			return err
 		}
 		// Not Look: that would watch nothing for ever if the store is created later.
-		s, err := a.open(backend.Take)
-		if err != nil {
-			return err
-		}
-		defer closeSoon(s)
-		return e.export(untilSignal(), s)
+		return a.withStore(backend.Take, func(_ context.Context, s *backend.Store) error {
+			return e.export(untilSignal(), s)
+		})
 	}
 	return cmd
 }

@@ -106,7 +106,7 @@ func (h *holdCommand) startKeeper() error {
 	grant, err := io.ReadAll(out)
 	if err == nil && len(grant) > 0 {
 		if err = h.printf("%s", grant); err != nil { // nobody knows of the hold
-			_ = keeper.Process.Signal(syscall.SIGTERM)
+			_ = keeper.Process.Signal(endSignal)
 			_ = keeper.Wait()
 		}
 		return err
@@ -135,6 +135,7 @@ func (h *holdCommand) keep(ctx context.Context) error {
 		return err
 	}
 	close(granted)
+	signal.Notify(h.sigs, endSignal)
 	defer closeSoon(locker)
 	keepers := strings.Join(append(livingKeepers(), keeperEntry(os.Getpid(), held[0].ID())), " ")
 	err = h.printHold(h.output.value, held[0], h.ttl.value, keepers)
@@ -159,15 +160,21 @@ func (h *holdCommand) giveUp(granted <-chan struct{}) {
 	}()
 	select {
 	case <-granted:
+		return
 	case <-parent:
-		h.sigs <- syscall.SIGTERM
 	case <-h.script.Ended():
-		h.sigs <- syscall.SIGTERM
 	}
+	h.sigs <- syscall.SIGTERM // ends the wait
+	h.sigs <- endSignal       // ends the hold if it is granted just now
 }
 
-// guard returns when the script has ended, when we were told to end, or when the lock is lost. It
-// asks the script to end before the lock can belong to somebody else.
+// endSignal ends a keeper that holds the lock. Not TERM, HUP or USR1: service managers and batch
+// systems send those to the script and to its keeper alike, and the script may work on after that.
+// VTALRM comes from nobody else.
+const endSignal = syscall.SIGVTALRM
+
+// guard returns when the script has ended, at endSignal, or when the lock is lost. It asks the
+// script to end before the lock can belong to somebody else.
 func (h *holdCommand) guard(held holds) (code int) {
 	threshold := min(5*time.Second, min(h.ttl.value, held.validity())/3)
 	lost, failing := held.lost(), false
@@ -178,8 +185,8 @@ func (h *holdCommand) guard(held holds) (code int) {
 		case <-h.script.Ended():
 			return exitOK
 		case s := <-h.sigs:
-			if isTermination(s) {
-				return exitOK // by snib unlock
+			if s == endSignal {
+				return exitOK
 			}
 		case <-lost:
 			h.endScript("lost %s: somebody released it by force, or its lease was over", held)
@@ -227,7 +234,7 @@ func endKeeper(st driver.Status, id string) bool {
 	if err != nil {
 		return false // it has ended
 	}
-	keeper.Terminate()
+	_ = syscall.Kill(st.Holders[i].Holder.PID, endSignal) // the only likely error is that it has ended
 	select {
 	case <-keeper.Ended():
 		return true

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -14,33 +15,13 @@ import (
 type holds []*snib.Lock
 
 // String returns the names of the locks, for messages.
-func (hs holds) String() string { return printableNames(hs.names()) }
-
-func (hs holds) names() []string {
-	names := make([]string, len(hs))
-	for i, lock := range hs {
-		names[i] = lock.Name()
-	}
-	return names
-}
+func (hs holds) String() string { return printableNames(convert(hs, (*snib.Lock).Name)) }
 
 // printableNames returns names as a list, for messages.
-func printableNames(names []string) string {
-	shown := make([]string, len(names))
-	for i, name := range names {
-		shown[i] = printable(name)
-	}
-	return strings.Join(shown, ", ")
-}
+func printableNames(names []string) string { return strings.Join(convert(names, printable), ", ") }
 
 // validity returns for how long all of the holds are valid.
-func (hs holds) validity() time.Duration {
-	left := hs[0].Validity()
-	for _, lock := range hs[1:] {
-		left = min(left, lock.Validity())
-	}
-	return left
-}
+func (hs holds) validity() time.Duration { return slices.Min(convert(hs, (*snib.Lock).Validity)) }
 
 // lost returns a channel that is closed when one of the holds ends.
 func (hs holds) lost() <-chan struct{} {

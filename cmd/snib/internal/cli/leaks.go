@@ -99,7 +99,9 @@ func (a *app) newLeaksCommand() *cobra.Command {
 			return err
 		}
 		l.host, _ = os.Hostname() // without a host name no process is known to be gone
-		return a.withStore(func(ctx context.Context, s *backend.Store) error { return l.run(ctx, s, strings.Join(args, "")) })
+		return a.withStore(backend.Look, func(ctx context.Context, s *backend.Store) error {
+			return l.run(ctx, s, strings.Join(args, ""))
+		})
 	}
 	return cmd
 }
@@ -245,7 +247,7 @@ func (l *leaksCommand) findStuckQueue(st driver.Status) (leak, bool) {
 	k := leak{kind: leakStuck, name: st.Name, status: st}
 	for i, w := range st.Waiters {
 		behind := len(st.Waiters) - 1 - i
-		if behind > 0 && l.waiterIsGone(w) {
+		if behind > 0 && l.isGone(w.Holder) {
 			k.waiter = w.ID
 			k.problem = fmt.Sprintf("%s behind the entry of %s, a waiter that is gone", plural(behind, "waiter"), describeHolder(w.Holder))
 			return k, true
@@ -263,8 +265,6 @@ func (l *leaksCommand) findStuckQueue(st driver.Status) (leak, bool) {
 func (l *leaksCommand) isGone(h driver.Holder) bool {
 	return h.PID > 0 && h.Host != "" && h.Host == l.host && child.Gone(h.PID)
 }
-
-func (l *leaksCommand) waiterIsGone(w driver.Waiting) bool { return l.isGone(w.Holder) }
 
 // confirm reports whether st still shows the suspected leak k, and returns the leak as it is now.
 // st was requested when the time later had passed since k was seen.
@@ -317,7 +317,7 @@ func (l *leaksCommand) isRepairable(k leak) bool {
 	case leakForeign:
 		return l.foreign && k.hold != nil && !k.unsure
 	case leakStuck: // a living waiter would lose its place
-		return slices.ContainsFunc(k.status.Waiters, l.waiterIsGone)
+		return slices.ContainsFunc(k.status.Waiters, func(w driver.Waiting) bool { return l.isGone(w.Holder) })
 	}
 	return true
 }
@@ -365,7 +365,7 @@ func (l *leaksCommand) repair(ctx context.Context, s *backend.Store, found []lea
 func (l *leaksCommand) repairOne(ctx context.Context, s *backend.Store, k leak) error {
 	if k.kind == leakStuck {
 		for _, w := range k.status.Waiters {
-			if l.waiterIsGone(w) {
+			if l.isGone(w.Holder) {
 				if err := withdraw(ctx, s, k.name, w.ID); err != nil {
 					return err
 				}

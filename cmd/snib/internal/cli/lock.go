@@ -85,7 +85,7 @@ func (l *lockCommand) lock(ctx context.Context, name string) error {
 	if err := refuseNestedInEnv(ctx, s, name); err != nil {
 		return err
 	}
-	locker, err := snib.New(recordingDriver{s.Driver, acq}, append(acq.options(), snib.Detached())...)
+	locker, err := snib.New(recordingDriver{s.Driver, acq}, append(acq.options(l.ttl.value), snib.Detached())...)
 	if err != nil {
 		return err
 	}
@@ -94,11 +94,7 @@ func (l *lockCommand) lock(ctx context.Context, name string) error {
 	defer signal.Stop(sigs)
 	lock, err := acq.acquire(locker, s, []string{name}, sigs)
 	if err != nil {
-		err = acq.explainRefusal(err, s)
-		if t, ok := errors.AsType[takenError](err); ok {
-			return l.taken(exitBusy, t.text)
-		}
-		return err
+		return acq.explainRefusal(err, s, exitBusy)
 	}
 	if err := l.printHold(l.output.value, lock, l.ttl.value, ""); err != nil {
 		_ = releaseSoon(lock) // nobody knows its id and token
@@ -161,7 +157,7 @@ func readID(flag string) (string, error) {
 // newAcquirer returns an acquirer for the lock name.
 func (l *lockCommand) newAcquirer(name string) *acquirer {
 	return &acquirer{
-		app: l.app, waitFlags: l.waitFlags, noWait: l.asksOnce(), names: []string{name}, ttl: l.ttl.value,
+		app: l.app, waitFlags: l.waitFlags, noWait: l.asksOnce(), names: []string{name},
 		// Not our own pid: this process is gone when somebody looks. The parent is the script.
 		holder: driver.Holder{PID: os.Getppid(), Label: labelWithUser("snib lock")},
 	}
@@ -218,7 +214,9 @@ func (a *app) newUnlockCommand() *cobra.Command {
 		if id == "" {
 			return usagef("no id: give --id, or set %s to what snib lock printed", idVar)
 		}
-		return a.withStore(func(ctx context.Context, s *backend.Store) error { return a.unlock(ctx, s, args[0], id) })
+		return a.withStore(backend.Look, func(ctx context.Context, s *backend.Store) error {
+			return a.unlock(ctx, s, args[0], id)
+		})
 	}
 	return cmd
 }

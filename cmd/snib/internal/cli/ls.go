@@ -31,7 +31,7 @@ func (a *app) newLsCommand() *cobra.Command {
 			return usagef("--count prints one table, or -o json: drop -o name")
 		}
 		prefix := strings.Join(args, "")
-		return a.withStore(func(ctx context.Context, s *backend.Store) error {
+		return a.withStore(backend.Look, func(ctx context.Context, s *backend.Store) error {
 			if *count {
 				return a.count(ctx, s, prefix, *foreign, output.value)
 			}

@@ -21,6 +21,9 @@ func (a *app) newRedlockCommand() *cobra.Command {
 	}
 	floor := cmd.Flags().Uint64("floor", 0, "recover: the greatest fencing `TOKEN` that any resource has seen")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if recovers := args[0] == "recover"; recovers != (*floor > 0) {
+			return usagef("recover, and only that, needs --floor: the greatest fencing token that any resource has seen")
+		}
 		nodes, err := a.openNodes(args[1:])
 		if err != nil {
 			return err
@@ -32,9 +35,6 @@ func (a *app) newRedlockCommand() *cobra.Command {
 				return err
 			}
 		case "recover":
-			if *floor == 0 {
-				return usagef("recover needs --floor: the greatest fencing token that any resource has seen")
-			}
 			if err := nodes.Reach(ctx); err != nil {
 				return err
 			}

@@ -51,7 +51,9 @@ func (a *app) newReleaseCommand() *cobra.Command {
 		if err := checkYes(r.yes); err != nil {
 			return err
 		}
-		return a.withStore(func(ctx context.Context, s *backend.Store) error { return r.release(ctx, s, args[0]) })
+		return a.withStore(backend.Look, func(ctx context.Context, s *backend.Store) error {
+			return r.release(ctx, s, args[0])
+		})
 	}
 	return cmd
 }

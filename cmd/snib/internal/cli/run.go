@@ -48,11 +48,12 @@ type runCommand struct {
 	shell, label            string
 	also                    []string
 
-	name     string
-	names    []string // name and also, each once: sorted, or with --any as given
-	argv     []string
-	sigs     chan os.Signal
-	renewals renewals
+	name       string
+	names      []string // name and also, each once: sorted, or with --any as given
+	argv       []string
+	sigs       chan os.Signal
+	renewals   renewals
+	maxHoldEnd time.Time // of the first lock that was acquired, if --max-hold was given
 }
 
 func (a *app) newRunCommand() *cobra.Command {
@@ -187,13 +188,14 @@ func (r *runCommand) acquireLocks(ctx context.Context) (s *backend.Store, locker
 		syscall.SIGPIPE)
 	notifySignals(r.sigs, otherSignals...)
 	if held, err = acq.acquireNames(locker, s, r.names, r.any, r.sigs); err != nil {
-		err = r.handleTaken(acq.names[0], acq.explainRefusal(err, s))
+		err = acq.explainRefusal(err, s, r.busyCode)
 		closeSoon(locker)
 		return nil, nil, nil, nil, err
 	}
 	if r.ttl.set && s.Info().Tenure == driver.TenureSession {
 		r.verbosef("this store does not use --ttl %v: a lock outlives snib by the timeout of the session, which session-timeout in the URL sets", r.ttl.value)
 	}
+	r.maxHoldEnd = acq.firstGrant.Add(r.maxHold.value)
 	for _, lock := range held {
 		outer = append(outer, outerHold{s.URL, lock.Name(), lock.ID(), lock.Token()})
 	}
@@ -205,7 +207,6 @@ func (r *runCommand) newLocker(ctx context.Context, s *backend.Store, acq *acqui
 	outer []outerHold) (*snib.Locker, error) {
 	if !r.ttl.set {
 		r.ttl.value = defaultTTLFor(s.Info())
-		acq.ttl = r.ttl.value
 	}
 	if err := r.checkSupport(s.Info()); err != nil {
 		return nil, err
@@ -222,13 +223,13 @@ func (r *runCommand) newLocker(ctx context.Context, s *backend.Store, acq *acqui
 func (r *runCommand) newAcquirer() *acquirer {
 	return &acquirer{
 		app: r.app, waitFlags: r.waitFlags, noWait: r.asksOnce() || r.skip && !r.wait.set,
-		names: r.names[:1], ttl: r.ttl.value,
+		skip: r.skip, names: r.names[:1],
 		holder: driver.Holder{Label: labelWithUser(cmp.Or(r.label, filepath.Base(r.argv[0])))},
 	}
 }
 
 func (r *runCommand) options(acq *acquirer) []snib.Option {
-	opts := append(acq.options(), snib.Tracing(r.renewals.trace(r.app)))
+	opts := append(acq.options(r.ttl.value), snib.Tracing(r.renewals.trace(r.app)))
 	when := func(cond bool, o snib.Option) {
 		if cond {
 			opts = append(opts, o)
@@ -262,19 +263,6 @@ func (r *runCommand) checkSupport(info driver.Info) error {
 		return nil
 	}
 	return failf(exitConfig, "a store of the kind %s has no %s, or choose another store with --url", info.Backend, missing)
-}
-
-// handleTaken decides how the command ends if it did not get the lock. --skip applies only to a
-// lock that somebody holds, not to an outage.
-func (r *runCommand) handleTaken(name string, err error) error {
-	if t, ok := errors.AsType[takenError](err); ok {
-		if !r.skip {
-			return r.taken(r.busyCode, t.text)
-		}
-		r.verbosef("%s is taken: skipped", printable(name))
-		return nil
-	}
-	return err
 }
 
 // runUnderLock runs the command while it holds the locks, and then releases them.

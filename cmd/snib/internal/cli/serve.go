@@ -52,12 +52,9 @@ func (a *app) newServeCommand() *cobra.Command {
 			return err
 		}
 		reloads := reloadRequests()
-		s, err := a.open(backend.Serve)
-		if err != nil {
-			return err
-		}
-		defer closeSoon(s)
-		return c.serve(untilSignal(), s, reloads)
+		return a.withStore(backend.Serve, func(_ context.Context, s *backend.Store) error {
+			return c.serve(untilSignal(), s, reloads)
+		})
 	}
 	return cmd
 }

@@ -22,7 +22,7 @@ func (a *app) newShowCommand() *cobra.Command {
 	}
 	output := addOutput(cmd, "table", "json")
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		return a.withStore(func(ctx context.Context, s *backend.Store) error {
+		return a.withStore(backend.Look, func(ctx context.Context, s *backend.Store) error {
 			st, err := s.Status(ctx, args[0])
 			if err != nil {
 				return err

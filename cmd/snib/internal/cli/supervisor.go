@@ -20,7 +20,6 @@ type supervisor struct {
 	termThreshold time.Duration // validity below which the command is asked to end
 	killThreshold time.Duration // validity below which the command is killed
 
-	maxHoldEnd    time.Time        // when --max-hold is over, if it was given
 	validityTimer *time.Timer      // when to check the validity again
 	timeoutC      <-chan time.Time // fires when --timeout is over
 	killTimer     *time.Timer      // kills the command; nil until it was asked to end
@@ -46,7 +45,6 @@ func (r *runCommand) newSupervisor(held holds, kid *child.Child) *supervisor {
 	g.termThreshold = min(r.killAfter.value, ttl/3)
 	if r.maxHold.set {
 		g.termThreshold = min(g.termThreshold, r.maxHold.value/3)
-		g.maxHoldEnd = time.Now().Add(r.maxHold.value)
 	}
 	g.killThreshold = min(20*time.Millisecond, ttl/50)
 	if r.timeout.set {
@@ -113,7 +111,7 @@ func (g *supervisor) endBeforeExpiry(left time.Duration) {
 		reason := noAnswer
 		if err := g.run.renewals.lastError(); err != nil {
 			reason = "its lease can't be renewed: " + message(err)
-		} else if g.run.maxHold.set && time.Until(g.maxHoldEnd) < left+g.termThreshold {
+		} else if g.run.maxHold.set && time.Until(g.run.maxHoldEnd) < left+g.termThreshold {
 			reason = "its --max-hold is nearly over"
 		}
 		g.run.messagef("about to lose %s: %s; ending the command", g.held, reason)

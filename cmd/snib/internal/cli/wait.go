@@ -22,7 +22,7 @@ func (a *app) newWaitCommand() *cobra.Command {
 	}
 	maxWait := addDuration(cmd, "wait", "w", "give up after this long and exit 75; 0 asks once (default: never)", 0, 0)
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		return a.withStore(func(ctx context.Context, s *backend.Store) error {
+		return a.withStore(backend.Look, func(ctx context.Context, s *backend.Store) error {
 			return a.waitFree(ctx, s, args[0], maxWait)
 		})
 	}
@@ -55,7 +55,7 @@ func (a *app) waitFree(ctx context.Context, s *backend.Store, name string, maxWa
 		if maxWait.set {
 			left := maxWait.value - time.Since(began)
 			if left <= 0 && grace > 0 {
-				return failf(exitUnavailable, "%s may be taken: %s (failover-grace)", printable(name), withheldText(grace))
+				return withheldError(name, grace)
 			}
 			if left <= 0 {
 				return a.taken(exitBusy, fmt.Sprintf("%s is taken: %s", printable(name), heldBy(st.Holders[0])))

@@ -42,7 +42,7 @@ const (
 	eventHeld     = "held"        // in the first snapshot
 	eventAcquired = "acquired"    // nobody held the lock before
 	eventHanded   = "handed-over" // another one held it in the snapshot before
-	eventReleased = "released"    // before its lease ended, by its holder or by force
+	eventReleased = "released"    // by its holder, perhaps before its MinHold ended, or by force
 	eventLost     = "lost"        // its lease ended
 )
 
@@ -63,22 +63,12 @@ func (a *app) newWatchCommand() *cobra.Command {
 		ValidArgsFunction: a.completeName,
 	}
 	w.output = addOutput(cmd, "table", "json")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s, err := a.open(backend.Take) // as export does
-		if err != nil {
-			return err
-		}
-		defer closeSoon(s)
-		return w.watch(cmd.Context(), s, strings.Join(args, ""))
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		return a.withStore(backend.Take, func(ctx context.Context, s *backend.Store) error { // as export does
+			return w.watch(ctx, s, strings.Join(args, ""))
+		})
 	}
 	return cmd
-}
-
-// watch polls the store, because no store announces what happens to locks that the
-// caller does not wait for.
-func (w *watchCommand) watch(ctx context.Context, s *backend.Store, prefix string) error {
-	o := observer{func() (snapshot, error) { return takeSnapshot(ctx, s, prefix) }, w.report}
-	return o.run(ctx, w.app)
 }
 
 // A snapshot is what one look at the store showed: locks by their names.
@@ -101,25 +91,16 @@ func takeSnapshot(ctx context.Context, s *backend.Store, prefix string) (snapsho
 	return all, err
 }
 
-// An observer takes snapshots of locks again and again.
-type observer struct {
-	takeSnapshot func() (snapshot, error)
-
-	// onSnapshot is called with each snapshot, the one before, which is nil at first, and the
-	// time from the start of the earlier to the end of the later. A lease that had more time
-	// left can't have ended in between, however slow the store was.
-	onSnapshot func(was, now snapshot, passed time.Duration) error
-}
-
-// run takes snapshots until ctx is done. It tolerates outages of up to retryTimeout, but not
-// before the first snapshot.
-func (o *observer) run(ctx context.Context, a *app) error {
+// watch takes snapshots until ctx is done, because no store announces what happens to locks that
+// the caller does not wait for. It tolerates outages of up to retryTimeout, but not before the
+// first snapshot.
+func (w *watchCommand) watch(ctx context.Context, s *backend.Store, prefix string) error {
 	var was snapshot
 	var last time.Time
 	var failing time.Time // since when snapshots fail; zero if they don't
 	for {
 		began := time.Now()
-		now, err := o.takeSnapshot()
+		now, err := takeSnapshot(ctx, s, prefix)
 		took := time.Since(began)
 		switch {
 		case err != nil && (was == nil || exitCode(err) != exitUnavailable),
@@ -127,12 +108,12 @@ func (o *observer) run(ctx context.Context, a *app) error {
 			return err
 		case err != nil:
 			if failing.IsZero() {
-				a.infof("%s; still watching", message(err))
+				w.infof("%s; still watching", message(err))
 				failing = began
 			}
 			took = 0
 		default:
-			if err := o.onSnapshot(was, now, time.Since(last)); err != nil {
+			if err := w.report(was, now, time.Since(last)); err != nil {
 				return err
 			}
 			was, last, failing = now, began, time.Time{}
@@ -145,8 +126,9 @@ func (o *observer) run(ctx context.Context, a *app) error {
 	}
 }
 
-// report prints what happened between two snapshots. It does not see what began and ended in
-// between.
+// report prints what happened between two snapshots; was is nil at first. It does not see what
+// began and ended in between. The time passed is that from the start of the earlier to the end of
+// the later one: a lease that had more left can't have ended meanwhile, however slow the store was.
 func (w *watchCommand) report(was, now snapshot, passed time.Duration) error {
 	var all []event
 	for _, name := range namesIn(was, now) {
@@ -172,14 +154,14 @@ func namesIn(was, now snapshot) []string {
 func holdEvents(name string, was, now snapshot, passed time.Duration) []event {
 	ended, begun := holdsNotIn(was[name].Holders, now[name].Holders), holdsNotIn(now[name].Holders, was[name].Holders)
 	exclusive := mode(was[name]) == "exclusive" && mode(now[name]) == "exclusive"
-	if exclusive && len(ended) == 1 && len(begun) == 1 && ended[0].Left > passed {
+	if exclusive && len(ended) == 1 && len(begun) == 1 && wasReleased(ended[0], passed) {
 		e := newEvent(eventHanded, name, begun[0])
 		e.From = new(toHolder(ended[0]))
 		return []event{e}
 	}
 	var all []event
 	for _, h := range ended {
-		if h.Left > passed {
+		if wasReleased(h, passed) {
 			all = append(all, newEvent(eventReleased, name, h))
 		} else {
 			all = append(all, newEvent(eventLost, name, h))
@@ -193,6 +175,12 @@ func holdEvents(name string, was, now snapshot, passed time.Duration) []event {
 		}
 	}
 	return all
+}
+
+// wasReleased reports whether a hold that is gone ended before its lease. A hold that its MinHold
+// kept was released before.
+func wasReleased(h driver.Holding, passed time.Duration) bool {
+	return h.Left > passed || h.Holder.Kind == driver.KindKept
 }
 
 // holdsNotIn returns the holds in some that are not in others.

@@ -14,9 +14,9 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// TestObserverRests checks that slow snapshots take a tenth of the time, and that a store that hung
+// TestWatchRests checks that slow snapshots take a tenth of the time, and that a store that hung
 // once, or failed, is read again soon.
-func TestObserverRests(t *testing.T) {
+func TestWatchRests(t *testing.T) {
 	tests := []struct {
 		name      string
 		snapshots []time.Duration // how long each takes
@@ -34,31 +34,37 @@ func TestObserverRests(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				var ended time.Time
 				snapshots := 0
-				o := observer{
-					takeSnapshot: func() (snapshot, error) {
-						if snapshots == len(tt.snapshots) {
-							if got := time.Since(ended); got != tt.want {
-								t.Errorf("it rests for %v, want %v", got, tt.want)
-							}
-							cancel()
-							return nil, nil
+				list := func() error {
+					if snapshots == len(tt.snapshots) {
+						if got := time.Since(ended); got != tt.want {
+							t.Errorf("it rests for %v, want %v", got, tt.want)
 						}
-						time.Sleep(tt.snapshots[snapshots])
-						ended = time.Now()
-						if snapshots++; snapshots > tt.good {
-							return nil, errors.New("out of reach")
-						}
-						return snapshot{}, nil
-					},
-					onSnapshot: func(_, _ snapshot, _ time.Duration) error { return nil },
+						cancel()
+						return nil
+					}
+					time.Sleep(tt.snapshots[snapshots])
+					ended = time.Now()
+					if snapshots++; snapshots > tt.good {
+						return errors.New("out of reach")
+					}
+					return nil
 				}
-				if err := o.run(ctx, &app{quiet: true}); err != nil {
+				w := &watchCommand{app: &app{quiet: true}}
+				if err := w.watch(ctx, &backend.Store{Driver: listedStore{list: list}}, ""); err != nil {
 					t.Errorf("run = %v", err)
 				}
 			})
 		})
 	}
 }
+
+// A listedStore is empty.
+type listedStore struct {
+	driver.Driver
+	list func() error
+}
+
+func (l listedStore) List(context.Context, string, func(driver.Status) bool) error { return l.list() }
 
 // An expiringStore has one lock, whose lease ends. It answers the first request at once, and
 // the others after a while.
@@ -104,4 +110,16 @@ func TestWatchSlowLook(t *testing.T) {
 			t.Errorf("events = %q, want %q", got, want)
 		}
 	})
+}
+
+// TestWatchKept checks that the end of a hold that its MinHold kept counts as its release.
+func TestWatchKept(t *testing.T) {
+	kept := driver.Holding{ID: "a", Token: 1, Left: time.Millisecond, Holder: driver.Holder{Kind: driver.KindKept}}
+	next := driver.Holding{ID: "b", Token: 2, Left: time.Minute}
+	was := snapshot{"lock": {Holders: []driver.Holding{kept}}}
+	for want, now := range map[string]snapshot{eventReleased: {}, eventHanded: {"lock": {Holders: []driver.Holding{next}}}} {
+		if got := holdEvents("lock", was, now, time.Second); len(got) != 1 || got[0].Event != want {
+			t.Errorf("events = %+v, want one: %s", got, want)
+		}
+	}
 }
