@@ -207,7 +207,7 @@ func TestReleaseAtEnd(t *testing.T) {
 		s.end(l, tt.cause)
 		for range 2 {
 			err := h.Release(t.Context())
-			if !errors.Is(err, tt.want) || errors.Is(err, driver.ErrLost) != (tt.want == driver.ErrLost) {
+			if !errors.Is(err, tt.want) || errors.Is(err, driver.ErrLost) != errors.Is(tt.want, driver.ErrLost) {
 				t.Errorf("asked before the end (%v): %v; Release = %v, want %v", tt.cause, tt.asked, err, tt.want)
 			}
 		}
