@@ -5,7 +5,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 // ioredis sends a command again if the connection broke before the answer. So the key may be ours already.
 const ACQUIRE = `
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
-return redis.call('GET', KEYS[1]) == ARGV[1] and 1 or 0
+return redis.call('GET', KEYS[1]) == ARGV[1] and redis.call('PEXPIRE', KEYS[1], ARGV[2]) or 0
 `;
 
 // Compare and act in one step: between a GET and a DEL from here, the lock could pass to somebody else.
@@ -41,6 +41,7 @@ export class Lock {
 
   // tryAcquire acquires the lock if it is free, and tells whether it was.
   async tryAcquire() {
+    if (this.#ended.signal.aborted) this.#ended = new AbortController(); // of an earlier hold
     return this.#setTTL(ACQUIRE, this.ttl);
   }
 
