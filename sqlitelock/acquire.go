@@ -150,11 +150,22 @@ var errNoAnswer = errors.New("there was no answer")
 
 // send has the writer run o. If there is no answer in time, for example because another process
 // has the writer lock and is stopped, the error is an ErrUnavailable. A request in the queue waits
-// for up to RetryLimit: if it left while its grant is committed, it would lose its place.
+// for up to RetryLimit, and tells why: if it left while its grant is committed, it would lose its
+// place.
 func (a *attempt) send(ctx context.Context, o *op) error {
 	timeout := answerTimeout
 	if a.ticket != 0 {
 		timeout = max(timeout, a.req.RetryLimit())
+		told := make(chan struct{})
+		timer := time.AfterFunc(answerTimeout, func() {
+			defer close(told)
+			a.req.NoteWait(fmt.Errorf("%w: no answer within %v: %s", driver.ErrUnavailable, answerTimeout, a.d.describeWriter()))
+		})
+		defer func() {
+			if !timer.Stop() {
+				<-told // before the caller tells that there was an answer
+			}
+		}()
 	}
 	began := time.Now()
 	bounded, cancel := context.WithTimeoutCause(ctx, timeout, errNoAnswer)
