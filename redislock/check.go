@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -35,23 +36,32 @@ func (d *Driver) verifyLater(l *lease) {
 func (d *Driver) verifyLoop() {
 	for pause := minHintPause; ; pause = min(2*pause, maxHintPause) {
 		d.mu.Lock()
-		var leases []*lease
+		slots := map[uint16][]*lease{} // a master that hangs must not hold up those of others
 		for l := range d.toVerify {
 			if d.leases[l.id] == l {
-				leases = append(leases, l)
+				slots[l.slot] = append(slots[l.slot], l)
 			}
 		}
 		clear(d.toVerify)
-		d.verifying = len(leases) > 0 && !d.life.Over()
+		d.verifying = len(slots) > 0 && !d.life.Over()
 		more := d.verifying
 		d.mu.Unlock()
 		if !more {
 			return
 		}
-		for some := range slices.Chunk(leases, maxRenewals) { // after a reconnect, it is all leases
-			if d.verify(some) {
-				pause = minHintPause
-			}
+		var sent sync.WaitGroup
+		var ended atomic.Bool
+		for _, leases := range slots {
+			sent.Go(func() {
+				for some := range slices.Chunk(leases, maxRenewals) { // after a reconnect, it is all leases
+					if d.verify(some) {
+						ended.Store(true)
+					}
+				}
+			})
+		}
+		if sent.Wait(); ended.Load() {
+			pause = minHintPause
 		}
 		select {
 		case <-time.After(pause):
