@@ -500,6 +500,7 @@ func (n *node) connect() (rueidis.Client, error) {
 		return nil, driver.ErrClosed
 	}
 	n.client, n.downErr, n.suspected = client, nil, true // or the agent could not ask it
+	n.busySince = driver.Now()                           // the call begins only now, however long the dial took
 	n.mu.Unlock()
 	n.wakeAgent()
 	return client, nil
