@@ -311,12 +311,20 @@ func (acq *acquirer) explainRefusal(err error, s *backend.Store, busyCode int) e
 	case !errors.Is(err, snib.ErrHeld):
 		return err
 	}
-	ctx, cancel := answerWithin(context.Background(), feedbackInterval)
+	waited, patience := acq.wait.set && !acq.noWait, feedbackInterval
+	if waited {
+		patience = driver.AnswerTimeout
+	}
+	ctx, cancel := answerWithin(context.Background(), patience)
 	defer cancel()
-	st, failure := s.Status(ctx, acq.names[0])
+	var st driver.Status
+	var failure error
+	if waited || !acq.skip {
+		st, failure = s.Status(ctx, acq.names[0])
+	}
 	text := printable(acq.names[0]) + " is taken"
 	switch {
-	case acq.wait.set && errors.Is(failure, snib.ErrUnavailable): // perhaps for longer, unnoticed by the core
+	case waited && errors.Is(failure, snib.ErrUnavailable): // perhaps for longer, unnoticed by the core
 		return failure
 	case acq.skip:
 		acq.verbosef("%s: skipped", text)
