@@ -1,12 +1,10 @@
 package access
 
 import (
-	"crypto/x509"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 )
@@ -65,10 +63,13 @@ func certificateIdentity(r *http.Request) (identity, error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return nil, errNoCredentials
 	}
-	leaf := r.TLS.VerifiedChains[0][0]
+	leaf, uris := r.TLS.VerifiedChains[0][0], []string(nil)
+	for _, u := range r.TLS.VerifiedChains[0][0].URIs {
+		uris = append(uris, u.String()) // once: a list looks the rights up for each lock
+	}
 	return func(p *Policy) (Rights, error) {
 		for _, entry := range p.certificates {
-			if entry.matches(leaf) {
+			if entry.matches(leaf.DNSNames, uris) {
 				// A connection may live longer than its certificate.
 				return entry.rights.endBy(leaf.NotAfter), nil
 			}
@@ -77,11 +78,11 @@ func certificateIdentity(r *http.Request) (identity, error) {
 	}, nil
 }
 
-func (e certificateEntry) matches(cert *x509.Certificate) bool {
+func (e certificateEntry) matches(dnsNames, uris []string) bool {
 	if e.dns != "" {
-		return slices.Contains(cert.DNSNames, e.dns)
+		return slices.Contains(dnsNames, e.dns)
 	}
-	return slices.ContainsFunc(cert.URIs, func(u *url.URL) bool { return u.String() == e.uri })
+	return slices.Contains(uris, e.uri)
 }
 
 // remote returns the address of the client. A proxy that the policy trusts says it in
