@@ -83,7 +83,7 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 	if !a.req.NoWait {
 		wait = time.Millisecond // the first answer says soon whether the lock is held
 	}
-	for answered := driver.Now(); ; {
+	for answered := driver.Now(); ; wait = a.poll {
 		l, err := a.send(ctx, wait)
 		switch {
 		case err == nil && l != nil:
@@ -91,14 +91,14 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 		case err == nil: // it is queued
 			a.queued, a.down = true, nil
 			a.req.NoteWait(nil)
-			answered, wait = driver.Now(), a.poll
+			answered = driver.Now()
 			continue
 		case ctx.Err() != nil:
 			return nil, a.ended(ctx)
 		case !a.queued || !errors.Is(err, driver.ErrUnavailable) || driver.Now().Sub(answered) >= a.req.RetryLimit():
 			return nil, err
 		}
-		a.down, wait = err, a.poll
+		a.down = err
 		a.req.NoteWait(err)
 		if pause(ctx); ctx.Err() != nil {
 			return nil, a.ended(ctx)

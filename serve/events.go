@@ -84,15 +84,15 @@ func (st *stream) send(ctx context.Context, b events.Batch) (err error) {
 			err = st.write(ctx, m)
 		}
 	}
-	seen := wire.Event{Type: wire.EventSeen, ID: eventID(b.Epoch, b.Last), At: timestamp(b.At)}
+	last := wire.Event{Type: wire.EventSeen, ID: eventID(b.Epoch, b.Last), At: timestamp(b.At)}
 	if b.Reset {
-		write(wire.Event{Type: wire.EventReset, At: seen.At})
+		write(wire.Event{Type: wire.EventReset, At: last.At})
 		for _, status := range b.Locks {
 			if lock, ok := st.lock(status); ok {
 				write(wire.Event{Type: wire.EventLock, Lock: lock})
 			}
 		}
-		write(wire.Event{Type: wire.EventReady, ID: seen.ID, At: seen.At})
+		write(wire.Event{Type: wire.EventReady, ID: last.ID, At: last.At})
 	}
 	for _, e := range b.Events {
 		lock, ok := st.lock(e.Lock)
@@ -101,15 +101,14 @@ func (st *stream) send(ctx context.Context, b events.Batch) (err error) {
 		}
 		m := wire.Event{Type: e.Kind, ID: eventID(b.Epoch, e.Seq), At: timestamp(e.At), Lock: lock}
 		if e.Kind != wire.EventChanged {
-			shown := toHolder(e.Hold)
-			m.Holder = &shown
+			m.Holder = new(toHolder(e.Hold))
 		}
 		write(m)
 	}
 	if b.Err != nil {
-		seen = wire.Event{Type: wire.EventUnavailable, At: timestamp(time.Now())}
+		last = wire.Event{Type: wire.EventUnavailable, At: timestamp(time.Now())}
 	}
-	write(seen)
+	write(last)
 	return err
 }
 

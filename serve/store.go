@@ -112,8 +112,8 @@ func (s *Service) watch() {
 	}
 }
 
-// probeName is the name that the probe asks for. It begins the name of its lock, which a Redis
-// Cluster keeps in the same slot: both fail, or none, if a slot is down.
+// probeName is the name whose status the probe asks for. The name of the lock that it takes begins
+// with it, so that a Redis Cluster keeps both in one slot: if that is down, both fail.
 const probeName = "{snib-ready}"
 
 // probe asks whether the store answers. If there may be a grace period, or after an error, it asks

@@ -41,7 +41,7 @@ export class Lock {
 
   // tryAcquire acquires the lock if it is free, and tells whether it was.
   async tryAcquire() {
-    if (this.#ended.signal.aborted) this.#ended = new AbortController(); // of an earlier hold
+    if (this.#ended.signal.aborted) this.#ended = new AbortController(); // an earlier hold was lost
     return this.#setTTL(ACQUIRE, this.ttl);
   }
 

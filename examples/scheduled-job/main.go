@@ -75,7 +75,7 @@ func (s schedule) run(ctx context.Context, store driver.Driver, report func(tick
 	// All processes have their ticks at the same times.
 	last := time.Unix(0, now()*int64(s.Every)).Add(s.Skew)
 	_, err = scheduler.NewJob(gocron.DurationJob(s.Every), gocron.NewTask(func() { report(now(), true) }),
-		gocron.WithName("report"), // which is the lock's: the same on all hosts, and another one for each job
+		gocron.WithName("report"), // the lock's name, too: the same on all hosts, and another one for each job
 		gocron.WithStartAt(gocron.WithStartDateTimePast(last)),
 		gocron.WithEventListeners(gocron.AfterLockError(func(_ uuid.UUID, job string, err error) {
 			if errors.Is(err, snib.ErrHeld) {

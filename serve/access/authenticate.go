@@ -63,8 +63,9 @@ func certificateIdentity(r *http.Request) (identity, error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return nil, errNoCredentials
 	}
-	leaf, uris := r.TLS.VerifiedChains[0][0], []string(nil)
-	for _, u := range r.TLS.VerifiedChains[0][0].URIs {
+	leaf := r.TLS.VerifiedChains[0][0]
+	var uris []string
+	for _, u := range leaf.URIs {
 		uris = append(uris, u.String()) // once: a list looks the rights up for each lock
 	}
 	return func(p *Policy) (Rights, error) {
