@@ -103,11 +103,7 @@ func (d *Driver) recoverStep(ctx context.Context, admissions []quorum.Admission,
 	admitted := 0
 	var errs []error
 	for i := range d.nodes {
-		s, err := d.requestStanding(ctx, i, codeShowNode)
-		next, done := checkInterval, false
-		if err == nil {
-			next, done, err = d.admit(ctx, &admissions[i], i, s, floor)
-		}
+		next, done, err := d.admit(ctx, &admissions[i], i, floor)
 		switch {
 		case errors.Is(err, driver.ErrInvalid):
 			return 0, err

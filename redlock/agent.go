@@ -38,7 +38,6 @@ type agent struct {
 
 // run is the agent's goroutine. It sleeps while the node is well.
 func (g *agent) run() {
-	defer g.d.agents.Done()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -62,12 +61,8 @@ func (g *agent) checkNode() (pause time.Duration) {
 	suspected, busy := n.suspected, !n.busySince.IsZero()
 	n.mu.Unlock()
 	if suspected {
-		s, err := g.d.requestStanding(g.d.sendCtx, n.index, codeShowNode)
-		admitted := false
-		if err == nil {
-			pause, admitted, err = g.d.admit(g.d.sendCtx, &g.admission, n.index, s, 0)
-		}
-		if err != nil {
+		next, admitted, err := g.d.admit(g.d.sendCtx, &g.admission, n.index, 0)
+		if pause = next; err != nil {
 			pause = probeInterval
 		}
 		n.mu.Lock()
@@ -111,12 +106,13 @@ type standing struct {
 	Now      string `json:"now"`   // the node's own clock
 }
 
-// admit takes the next step towards the admission of a node with the standing s, and returns how
-// long to wait before the step after it. Counters that no majority knows any more go on from the
-// floor that an operator gave, or from the present time if it is 0.
+// admit takes the next step towards the admission of a node, after asking for its standing, and
+// returns how long to wait before the step after it. Counters that no majority knows any more go on
+// from the floor that an operator gave, or from the present time if it is 0.
 func (d *Driver) admit(
-	ctx context.Context, a *quorum.Admission, i int, s standing, floor uint64,
+	ctx context.Context, a *quorum.Admission, i int, floor uint64,
 ) (next time.Duration, admitted bool, err error) {
+	s, err := d.requestStanding(ctx, i, codeShowNode)
 	for tries := 0; err == nil && tries < 2; tries++ {
 		now := quorum.Standing{Run: s.Run, Admitted: s.Admitted, Mark: s.Mark}
 		if s.Admitted != s.Run && s.Mark != "" {

@@ -259,7 +259,8 @@ func (e *extension) anyRefused() bool {
 	return slices.ContainsFunc(e.poll.replies, func(r reply) bool { return r.text == "n" })
 }
 
-// wait returns the result. Nodes that have not answered when the timer fires count as away.
+// wait returns the result. Nodes that have not answered when the timer fires count neither as yes
+// nor as no.
 func (e *extension) wait(ctx context.Context, timer *time.Timer) driver.Renewal {
 	select {
 	case <-e.poll.done:

@@ -22,7 +22,8 @@ const (
 	// panics if the server answers it with an error, as one does whose disk is full.
 	maxUnneeded = 10_000
 
-	// maxChecks limits how many leases are checked at a time. After a reconnection all are.
+	// maxChecks limits how many leases are checked at a time. After a reconnection, all leases are
+	// due.
 	maxChecks = 200
 
 	// stragglerTimeout is how long other nodes may take to publish a release after the
@@ -40,7 +41,7 @@ type listener struct {
 	mu          sync.Mutex
 	topics      map[string]*topic // by channel
 	subscribers []*subscriber     // nil while nobody waits or holds
-	checks      chan struct{}     // has the capacity maxChecks; receives while a lease is checked
+	checks      chan struct{}     // has the capacity maxChecks; and an element for each check under way
 	closed      bool
 }
 
@@ -80,8 +81,8 @@ func (l *listener) init(d *Driver) {
 	l.d, l.maxUnneeded, l.topics, l.checks = d, maxUnneeded, make(map[string]*topic), make(chan struct{}, maxChecks)
 }
 
-// subscribe subscribes to the releases of a lock. Its watch is for the round that was before, and
-// takes each node that confirms the subscription for one that has published a release: one may have
+// subscribe subscribes to the releases of a lock. Its watch stands for the round before: a node
+// that confirms the subscription counts as one that has published a release, because one may have
 // been missed.
 func (l *listener) subscribe(lock *lock) (*topic, *watch) {
 	l.mu.Lock()

@@ -63,7 +63,7 @@ type Driver struct {
 	sendCtx     context.Context      //nolint:containedctx // ends when nothing is sent any more
 	stopSending context.CancelFunc
 	closeOnce   sync.Once
-	background  sync.WaitGroup // the goroutines of nodes, agents and listener
+	background  sync.WaitGroup // the goroutines of nodes and listener
 }
 
 // Open connects to N independent Redis servers, an odd number from 3 to 15, and returns a
@@ -122,8 +122,7 @@ func nodeOptions(o rueidis.ClientOption) rueidis.ClientOption {
 func start(ctx context.Context, d *Driver) (*Driver, error) {
 	for _, n := range d.nodes {
 		d.background.Go(n.run)
-		d.agents.Add(1)
-		d.background.Go((&agent{d, n, d.params.Admission()}).run)
+		d.agents.Go((&agent{d, n, d.params.Admission()}).run)
 	}
 	if err := d.awaitMajority(ctx); err != nil {
 		_ = d.Close() // never fails
@@ -231,7 +230,7 @@ func (d *Driver) Close() error {
 			n.disconnect(driver.ErrClosed)
 		}
 		d.listener.close()
-		rediskit.WaitUntil(time.Now().Add(time.Second), d.background.Wait)
+		rediskit.WaitUntil(time.Now().Add(time.Second), func() { d.agents.Wait(); d.background.Wait() })
 	})
 	return nil
 }
