@@ -56,7 +56,7 @@ type attempt struct {
 	hintedAt  driver.Instant // end of the last pause after a hint
 	hintPause time.Duration  // how long to pause after the next hint
 
-	lease lease // once it is granted
+	lease lease // its grant is set when it is granted; that it is wanted may be known before
 
 	// Guarded by Driver.mu.
 	woken       chan struct{} // capacity 1

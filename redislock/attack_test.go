@@ -65,8 +65,9 @@ func TestForgedGrants(t *testing.T) {
 		}
 		return nil
 	})
+	ids := []string{attemptOf(t, node, "job", "waiter"), attemptIn(t, grant)}
 	for _, channel := range channels(t, node) {
-		for _, id := range []string{attemptOf(t, node, "job", "waiter"), attemptIn(t, grant)} {
+		for _, id := range ids {
 			for _, word := range []string{"k", "w", "b", "g", "", "o", "l"} {
 				node.Must("PUBLISH", channel, id+" "+word)
 			}

@@ -217,10 +217,5 @@ func TestExecutedLate(t *testing.T) {
 	for began := time.Now(); time.Since(began) < time.Second && len(status(t, other, "job").Holders) == 0; {
 		time.Sleep(time.Millisecond)
 	}
-	livetest.Await(t, "withdrawal", func() error {
-		if st := status(t, other, "job"); len(st.Holders) > 0 {
-			return fmt.Errorf("the holder is %q", st.Holders[0].ID)
-		}
-		return nil
-	})
+	awaitWithdrawal(t, other)
 }

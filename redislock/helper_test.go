@@ -186,6 +186,17 @@ func status(t testing.TB, in driver.Driver, name string) driver.Status {
 	return st
 }
 
+// awaitWithdrawal waits until nobody holds the lock "job".
+func awaitWithdrawal(t testing.TB, d driver.Driver) {
+	t.Helper()
+	livetest.Await(t, "withdrawal", func() error {
+		if st := status(t, d, "job"); len(st.Holders) > 0 {
+			return fmt.Errorf("the lock is held: %+v", st)
+		}
+		return nil
+	})
+}
+
 // granted returns the lease of an acquisition and how long that took. It must succeed in time.
 func granted(t testing.TB, done <-chan result, within time.Duration, who string) (driver.Lease, time.Duration) {
 	t.Helper()

@@ -199,13 +199,7 @@ func TestLateTake(t *testing.T) {
 	})
 	free(t, take(t, d, request("job", "holder", time.Hour)))
 	c.Conn.Eval(t.Context(), c.late...)
-	other := open(t, at(node.Addr()))
-	livetest.Await(t, "withdrawal", func() error {
-		if st := status(t, other, "job"); len(st.Holders) > 0 {
-			return fmt.Errorf("the lock is held: %+v", st)
-		}
-		return nil
-	})
+	awaitWithdrawal(t, open(t, at(node.Addr())))
 }
 
 // A refusedConn can't reach its server any more once it is down.
@@ -282,13 +276,7 @@ func TestGrantMeetsClose(t *testing.T) {
 	if l, err := d.Acquire(t.Context(), request("job", "holder", time.Hour)); !errors.Is(err, driver.ErrClosed) {
 		t.Fatalf("Acquire = %v, %v, want ErrClosed", l, err)
 	}
-	other := open(t, at(node.Addr()))
-	livetest.Await(t, "withdrawal", func() error {
-		if st := status(t, other, "job"); len(st.Holders) > 0 {
-			return fmt.Errorf("the lock is held: %+v", st)
-		}
-		return nil
-	})
+	awaitWithdrawal(t, open(t, at(node.Addr())))
 }
 
 // TestHeldAfterOutage has a request whose first try fails, and whose second one finds the lock

@@ -32,7 +32,7 @@ end
 local function findGrant(id, value)
   if value == nil then value = lockValue() end
   local json, expiry = value, nil
-  if value and isMulti(value) then -- grants is nil if renew.lua looks for an exclusive hold
+  if value and isMulti(value) then -- grants is nil if renew.lua has only locks
     local entry = grants and redis.call('HGET', grants, id)
     if not entry or entryTime(entry) <= now() then return end
     json, expiry = entryJSON(entry), entryTime(entry)

@@ -2,7 +2,7 @@
 --
 -- KEYS     the keys
 -- ARGV[1]  1 to skip keys that expire
--- ARGV[2]  up to which byte strings are read
+-- ARGV[2]  the index of the last byte of a string that is read
 -- Answer   for each key a JSON object, which is empty if the key is skipped:
 --            type, left  type of the key, and what PTTL says of it
 --            value       value of a string, or its beginning
