@@ -79,10 +79,12 @@ func (l *Locker) adoptHold(ctx context.Context, name, id string) (*hold, error) 
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(st.Holders, func(h Holding) bool { return h.ID == id && h.Holder.Kind != driver.KindKept })
+	at := slices.IndexFunc(st.Holders, func(h Holding) bool { return h.ID == id })
 	switch {
 	case at < 0:
 		return nil, l.unseen(ctx, name, id)
+	case st.Holders[at].Holder.Kind == driver.KindKept: // it was released
+		return nil, errNoSuchHold
 	case st.Holders[at].Holder.Kind != driver.KindDetached:
 		return nil, driver.Invalidf("hold: it is not detached: its process renews it; see Detached")
 	}

@@ -8,20 +8,26 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
+// openHolding returns a Locker, and a Lock that it holds on "a".
+func openHolding(t *testing.T, opts ...Option) (*Locker, *Lock) {
+	t.Helper()
+	l, err := New(memlock.New(), opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	lock, err := l.Acquire(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, lock
+}
+
 // A waiter whose lease the store ends between the hand-over and its acceptance goes on waiting: it
 // has lost nothing that it had.
 func TestWaitOutlivesHandOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := new(memlock.Store)
-		l, err := New(store.Open())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		first, err := l.Acquire(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l, first := openHolding(t)
 		acquired := make(chan error, 1)
 		go func() {
 			lock, err := l.Acquire(t.Context(), "a")

@@ -70,7 +70,7 @@ func (le *lease) fill(granted driver.Lease, delay time.Duration) {
 	le.extend(grant.Start)
 }
 
-// addHold makes a lease that the store has just confirmed a hold, and adds it to the keeper.
+// addHold turns a lease that the store has just confirmed into a hold, and adds it to the keeper.
 func (l *Locker) addHold(le *lease) (*hold, error) {
 	c := l.core
 	c.mu.Lock()

@@ -6,22 +6,13 @@ import (
 	"testing/synctest"
 
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/memlock"
 )
 
 // After a suspend that outlasts the lease, Reentrant joins no hold that the keeper, which looks a
 // moment later, has not ended yet: another host may have the lock.
 func TestHoldThatIsOverIsNotJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := New(memlock.New(), Reentrant())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		lock, err := l.Acquire(t.Context(), "a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l, lock := openHolding(t, Reentrant())
 		ctx := lock.Context()
 		synctest.Wait() // the keeper sleeps from here on
 		l.core.mu.Lock()

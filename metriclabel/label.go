@@ -82,19 +82,19 @@ func CauseOf(loss snib.Loss) Cause {
 
 // ReasonOf returns why an Acquire with the context ctx failed with err.
 func ReasonOf(ctx context.Context, err error) Reason {
-	if errors.Is(err, snib.ErrUnavailable) { // even if the caller gave up during the outage
+	switch {
+	case errors.Is(err, snib.ErrUnavailable): // even if the caller gave up during the outage
 		return Backend
-	}
-	isHeld := errors.Is(err, snib.ErrHeld)
-	// Whatever the cause of ctx is; but that MaxWait is over ends the context of an AcquireAll, too.
-	if !isHeld && ctx != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+	case errors.Is(err, snib.ErrHeld): // even if the end of MaxWait has ended the context of an AcquireAll
+		return Busy
+	case ctx != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)): // whatever the cause is
 		err = ctx.Err()
 	}
 	isAny := func(targets ...error) bool {
 		return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 	}
 	switch {
-	case isHeld, isAny(snib.ErrLost):
+	case isAny(snib.ErrLost):
 		return Busy
 	case isAny(context.Canceled):
 		return Canceled

@@ -27,13 +27,14 @@ type vectors struct {
 
 func newVectors() *vectors {
 	v := new(vectors)
-	v.wait = v.histogram(metriclabel.Waits(), "wait_seconds",
+	v.wait = v.histogram([]float64{.001, .005, .01, .05, .1, .5, 1, 5}, "wait_seconds",
 		"Time from the call of Acquire to its end, whether it got the lock or not.", "resource")
 	v.failures = v.counter("failures_total", "Acquires that did not get the lock, by reason.", "resource", "reason")
-	v.hold = v.histogram(metriclabel.Holds(), "hold_seconds", "Time from the grant to the end of a hold.", "resource")
+	v.hold = v.histogram([]float64{.001, .01, .1, 1, 10, 60, 600, 3600}, "hold_seconds",
+		"Time from the grant to the end of a hold.", "resource")
 	v.held = v.gauge("held", "Holds of this process now.", "resource")
 	v.waiting = v.gauge("waiting", "Acquires of this process that have not ended yet.", "resource")
-	v.queue = v.histogram(metriclabel.Lengths(), "queue_length",
+	v.queue = v.histogram([]float64{0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}, "queue_length",
 		"How many waited in this process for a lock when it was released.", "resource")
 	v.handedOver = v.counter("handovers_total",
 		"Holds that were handed over within this process, without asking the store.", "resource")
@@ -47,10 +48,10 @@ func newVectors() *vectors {
 	v.renewals = v.counter("renewals_total",
 		"Renewals of leases, by outcome: refused if the lease is over, failed if the result is not known.",
 		"backend", "outcome")
-	v.margin = v.histogram(metriclabel.Margins(), "renewal_margin_ratio",
+	v.margin = v.histogram([]float64{.05, .1, .2, 1.0 / 3, .4, .5, .6, .7}, "renewal_margin_ratio",
 		"Part of the lease that was left when its renewal was answered.", "backend")
-	v.took = v.histogram(metriclabel.Latencies(), "renewal_seconds", "Time that the store took to answer a renewal.",
-		"backend")
+	v.took = v.histogram([]float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .5, 1, 5}, "renewal_seconds",
+		"Time that the store took to answer a renewal.", "backend")
 	v.errors = v.counter("backend_errors_total", "Operations that failed because of the store or the way to it.",
 		"backend", "op")
 	v.surveyed = v.gauge("store_survey_timestamp_seconds", "When the last survey of the store ended.", "backend")

@@ -125,7 +125,7 @@ func (c *Collector) renewed(e *snib.RenewedEvent) {
 	if e.TTL > 0 {
 		b.margin.Observe(e.Margin.Seconds() / e.TTL.Seconds())
 	}
-	if metriclabel.Late(e) {
+	if e.Margin < e.TTL/3 {
 		c.resources.Name(e.Name).late.Inc()
 	}
 	outcome := metriclabel.OutcomeOf(e.Err)
