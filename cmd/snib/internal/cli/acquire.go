@@ -319,7 +319,7 @@ func (acq *acquirer) explainRefusal(err error, s *backend.Store, busyCode int) e
 	defer cancel()
 	var st driver.Status
 	var failure error
-	if waited || !acq.skip {
+	if waited || !acq.skip && len(acq.names) == 1 {
 		st, failure = s.Status(ctx, acq.names[0])
 	}
 	text := printable(acq.names[0]) + " is taken"

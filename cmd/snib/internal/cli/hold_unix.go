@@ -230,11 +230,12 @@ func endKeeper(st driver.Status, id string) bool {
 	if i < 0 {
 		return false
 	}
-	keeper, err := child.Watch(st.Holders[i].Holder.PID)
+	pid := st.Holders[i].Holder.PID
+	keeper, err := child.Watch(pid)
 	if err != nil {
 		return false // it has ended
 	}
-	_ = syscall.Kill(st.Holders[i].Holder.PID, endSignal) // the only likely error is that it has ended
+	_ = syscall.Kill(pid, endSignal) // the only likely error is that it has ended
 	select {
 	case <-keeper.Ended():
 		return true

@@ -13,8 +13,8 @@ import (
 	"github.com/sniblock/snib/memlock"
 )
 
-// TestKeeperOutlastsTERM sends a keeper whose script lives what a service manager or a terminal may
-// send to both. It must hold the lock until it gets endSignal.
+// TestKeeperOutlastsTERM sends a keeper, while its script lives, the signals that a service manager
+// or a terminal may send to both. It must hold the lock until it gets endSignal.
 func TestKeeperOutlastsTERM(t *testing.T) {
 	locker, err := snib.New(memlock.New(), snib.TTL(time.Hour))
 	if err != nil {

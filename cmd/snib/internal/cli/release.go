@@ -11,7 +11,6 @@ import (
 	"github.com/sniblock/snib"
 	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/driver"
-	"github.com/sniblock/snib/remotelock"
 )
 
 // A releaseCommand is one call of "snib release".
@@ -73,7 +72,7 @@ func (r *releaseCommand) release(ctx context.Context, s *backend.Store, name str
 	if len(holds) == 0 {
 		if r.id != "" { // which may be somebody's secret
 			hint := ""
-			if slices.ContainsFunc(st.Holders, func(h driver.Holding) bool { return remotelock.IsHidden(h.ID) }) {
+			if slices.ContainsFunc(st.Holders, isHidden) {
 				hint = ", or the lock service shows no ids to you: that needs the verb admin"
 			}
 			return failf(exitNotHeld, "%s is not held under this id%s", printable(name), hint)

@@ -34,7 +34,7 @@ func TestWatchRests(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				var ended time.Time
 				snapshots := 0
-				list := func() error {
+				list := func(func(driver.Status) bool) error {
 					if snapshots == len(tt.snapshots) {
 						if got := time.Since(ended); got != tt.want {
 							t.Errorf("it rests for %v, want %v", got, tt.want)
@@ -51,39 +51,21 @@ func TestWatchRests(t *testing.T) {
 				}
 				w := &watchCommand{app: &app{quiet: true}}
 				if err := w.watch(ctx, &backend.Store{Driver: listedStore{list: list}}, ""); err != nil {
-					t.Errorf("run = %v", err)
+					t.Errorf("watch = %v", err)
 				}
 			})
 		})
 	}
 }
 
-// A listedStore is empty.
+// A listedStore lists its locks with a function.
 type listedStore struct {
 	driver.Driver
-	list func() error
+	list func(yield func(driver.Status) bool) error
 }
 
-func (l listedStore) List(context.Context, string, func(driver.Status) bool) error { return l.list() }
-
-// An expiringStore has one lock, whose lease ends. It answers the first request at once, and
-// the others after a while.
-type expiringStore struct {
-	driver.Driver
-	ends     time.Time
-	requests *int
-}
-
-func (l expiringStore) List(_ context.Context, _ string, yield func(driver.Status) bool) error {
-	if *l.requests++; *l.requests > 1 {
-		time.Sleep(50 * time.Millisecond)
-	}
-	st := driver.Status{Name: "lock"}
-	if left := time.Until(l.ends); left > 0 {
-		st.Holders = []driver.Holding{{ID: "a", Token: 1, Left: left}}
-	}
-	yield(st)
-	return nil
+func (l listedStore) List(_ context.Context, _ string, yield func(driver.Status) bool) error {
+	return l.list(yield)
 }
 
 // TestWatchSlowLook checks that a lease that ends during a request counts as lost, not as
@@ -93,8 +75,18 @@ func TestWatchSlowLook(t *testing.T) {
 		var out strings.Builder
 		w := &watchCommand{app: &app{out: &out, err: io.Discard}, output: &choice{value: "json"}}
 		// The snapshots are taken now and after a second. The second one takes 50 ms.
-		s := &backend.Store{Driver: expiringStore{ends: time.Now().Add(minPause + 20*time.Millisecond),
-			requests: new(int)}}
+		ends, requests := time.Now().Add(minPause+20*time.Millisecond), 0
+		s := &backend.Store{Driver: listedStore{list: func(yield func(driver.Status) bool) error {
+			if requests++; requests > 1 {
+				time.Sleep(50 * time.Millisecond)
+			}
+			st := driver.Status{Name: "lock"}
+			if left := time.Until(ends); left > 0 {
+				st.Holders = []driver.Holding{{ID: "a", Token: 1, Left: left}}
+			}
+			yield(st)
+			return nil
+		}}}
 		ctx, cancel := context.WithTimeout(t.Context(), 2*minPause)
 		defer cancel()
 		if err := w.watch(ctx, s, "lock"); err != nil {
