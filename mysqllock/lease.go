@@ -47,7 +47,8 @@ func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) 
 }
 
 // release ends a hold, or keeps it until it has lasted its MinHold. If the server's clock was set
-// back since the grant, it lasts for that from now. Other holders stay, see recall.
+// back since the grant, MinHold counts from now. Other holders stay, even those that may be over:
+// see recall.
 func (s *state) release(h *entry) {
 	h.Since = min(h.Since, s.latest)
 	h.Until, h.Kept = h.Since+h.MinHold, true

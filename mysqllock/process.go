@@ -31,9 +31,9 @@ type processes struct {
 // first, and handles the signals that the watcher has missed: one may be to a waiter that could not
 // be withdrawn, and nobody else removes that while this process lives.
 func (d *Driver) poll(ctx context.Context, names, _ []string, heartbeat bool) (map[string]*rows.State, error) {
-	ctx = limitLockWait(admitted(ctx), 1) // nobody else polls, and only a heartbeat may wait for a row
+	ctx = admitted(ctx) // nobody else polls, and only a heartbeat may wait for a row
 	if heartbeat {
-		if err := d.processes.ensureHeartbeat(ctx, d); err != nil {
+		if err := d.processes.ensureHeartbeat(limitLockWait(ctx, 1), d); err != nil {
 			return nil, err
 		}
 		err := d.query(ctx, d.sql.Called, []any{[]byte(d.rows.ID)}, func(row *sql.Rows) error {

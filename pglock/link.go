@@ -110,7 +110,7 @@ func (s *Session) open(ctx context.Context) (*link, error) {
 func (s *Session) setUp(ctx context.Context, conn *pgx.Conn) error {
 	third := s.conf.sessionTimeout / 3
 	_, err := conn.Exec(ctx, s.sql.SessionSetUp, fmt.Sprint(s.conf.sessionTimeout.Milliseconds()),
-		fmt.Sprint((third + time.Second - 1).Truncate(time.Second).Seconds()), // rounded up: not before we notice
+		fmt.Sprint((third + time.Second - 1).Truncate(time.Second).Seconds()), // rounded up: we must notice first
 		sessionName(conn.PgConn().ParameterStatus("application_name")))
 	if err != nil {
 		return err

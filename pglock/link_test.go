@@ -88,7 +88,7 @@ func TestLockedBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	d.locked = map[string]time.Time{"a": time.Now().Add(-time.Hour)}
+	d.locked, d.lockedAt = map[string]bool{"a": true}, time.Now().Add(-time.Hour)
 	if found, err := d.poll(t.Context(), []string{"a"}, nil, false); len(found) > 0 {
 		t.Errorf("poll = %v, %v; want no row", found, err)
 	}

@@ -33,8 +33,10 @@ type Driver struct {
 	modes    queryModes
 	verifier verifier
 
-	// locked has the names whose rows were locked at the last heartbeat, and when. Only poll uses it.
-	locked map[string]time.Time
+	// locked has the names whose rows were locked at the last heartbeat, at lockedAt. Only poll uses
+	// them.
+	locked   map[string]bool
+	lockedAt time.Time
 }
 
 // New returns a driver whose leases are rows of the table snib_locks, or of the one that the

@@ -54,8 +54,9 @@ var errRowLocked = fmt.Errorf("%w: another transaction has locked the row", driv
 func (d *Driver) poll(ctx context.Context, names, nonces []string,
 	heartbeat bool) (states map[string]*state, err error) {
 	ctx = urgent(ctx)
-	// An older heartbeat was for earlier waiters.
-	maps.DeleteFunc(d.locked, func(_ string, seen time.Time) bool { return time.Since(seen) > rows.HeartbeatTimeout })
+	if time.Since(d.lockedAt) > rows.HeartbeatTimeout { // that heartbeat was for earlier waiters
+		clear(d.locked)
+	}
 	if heartbeat {
 		states, err = d.sendHeartbeat(ctx, names, nonces)
 	} else {
@@ -73,7 +74,7 @@ func (d *Driver) poll(ctx context.Context, names, nonces []string,
 // changing them.
 func (d *Driver) sendHeartbeat(ctx context.Context, names, nonces []string) (map[string]*state, error) {
 	before := d.locked
-	d.locked = map[string]time.Time{}
+	d.locked = map[string]bool{}
 	send := func(ctx context.Context, sql string, names []string) (map[string]*state, error) {
 		return d.readStates(ctx, sql, names, nonces)
 	}
@@ -84,7 +85,7 @@ func (d *Driver) sendHeartbeat(ctx context.Context, names, nonces []string) (map
 	missing := func() []string {
 		return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return states[name] != nil })
 	}
-	busy := slices.DeleteFunc(missing(), func(name string) bool { return !before[name].IsZero() })
+	busy := slices.DeleteFunc(missing(), func(name string) bool { return before[name] })
 	if len(busy) > 0 {
 		short, cancel := context.WithTimeoutCause(ctx, rows.HeartbeatInterval, errRowLocked)
 		defer cancel()
@@ -103,8 +104,9 @@ func (d *Driver) sendHeartbeat(ctx context.Context, names, nonces []string) (map
 	}
 	found, err := d.read(ctx, rest)
 	for name := range found { // the others do not exist
-		d.locked[name] = time.Now()
+		d.locked[name] = true
 	}
+	d.lockedAt = time.Now()
 	return states, err
 }
 

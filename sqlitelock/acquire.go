@@ -145,7 +145,7 @@ const (
 	slowAnswer = 100 * time.Millisecond
 )
 
-// errNoAnswer is the cause when answerTimeout ends the wait for an answer.
+// errNoAnswer is the cause when the wait for an answer has taken too long.
 var errNoAnswer = errors.New("there was no answer")
 
 // send has the writer run o. If there is no answer in time, for example because another process
@@ -153,13 +153,16 @@ var errNoAnswer = errors.New("there was no answer")
 // for up to RetryLimit, and tells why: if it left while its grant is committed, it would lose its
 // place.
 func (a *attempt) send(ctx context.Context, o *op) error {
+	noAnswer := func(took time.Duration) error {
+		return fmt.Errorf("%w: no answer within %v: %s", driver.ErrUnavailable, took.Round(slowAnswer), a.d.describeWriter())
+	}
 	timeout := answerTimeout
 	if a.ticket != 0 {
 		timeout = max(timeout, a.req.RetryLimit())
 		told := make(chan struct{})
 		timer := time.AfterFunc(answerTimeout, func() {
 			defer close(told)
-			a.req.NoteWait(fmt.Errorf("%w: no answer within %v: %s", driver.ErrUnavailable, answerTimeout, a.d.describeWriter()))
+			a.req.NoteWait(noAnswer(answerTimeout))
 		})
 		defer func() {
 			if !timer.Stop() {
@@ -176,7 +179,7 @@ func (a *attempt) send(ctx context.Context, o *op) error {
 	case err == nil, bounded.Err() == nil, errors.Is(err, driver.ErrClosed):
 		return err
 	case errors.Is(err, errNoAnswer):
-		return fmt.Errorf("%w: no answer within %v: %s", driver.ErrUnavailable, took.Round(slowAnswer), a.d.describeWriter())
+		return noAnswer(took)
 	case errors.Is(err, context.Cause(ctx)) && took > slowAnswer:
 		return fmt.Errorf("%w: no answer within %v: %w", driver.ErrUnavailable, took.Round(slowAnswer), err)
 	}

@@ -429,7 +429,7 @@ func minHoldClauses() []clause {
 				}
 				t.mustBeGrantedWithin(w, req.MinHold+waitTimeout)
 				if held := w.returned.Sub(asked); held < req.MinHold-maxRounding {
-					t.Errorf("granted to a waiter %v after the grant, want MinHold, %v, at least", held, req.MinHold)
+					t.Errorf("granted to a waiter %v after the request, want MinHold, %v, at least", held, req.MinHold)
 				}
 			},
 		},
@@ -454,7 +454,7 @@ func minHoldRound(t *trial, d1, d2 driver.Driver, req driver.Request) (inTime bo
 	}
 	_, at := t.acquireByPolling(d2, t.req("next"), req.MinHold+waitTimeout)
 	if held := at.Sub(asked); held < req.MinHold-maxRounding {
-		t.Errorf("granted to another %v after the grant, want MinHold, %v, at least", held, req.MinHold)
+		t.Errorf("granted to another %v after the request, want MinHold, %v, at least", held, req.MinHold)
 	}
 	if late := at.Sub(since) - req.MinHold; late > t.slack() {
 		t.Errorf("granted to another %v after the end of MinHold", late)
