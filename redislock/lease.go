@@ -52,8 +52,9 @@ func (l *lease) markWanted() {
 }
 
 // addLease routes messages for the attempt's request to l from now on, and verifies l if one that
-// came before said that it may be broken. Wanted says that another process waits. A lease whose holder wants to be told
-// nothing gets no messages: it may end elsewhere, and the driver would keep it for good.
+// came before said that it may be broken. Wanted says that another process waits. A lease whose
+// holder wants to be told nothing gets no messages: it may end elsewhere, and the driver would keep
+// it for good.
 func (d *Driver) addLease(l *lease, wanted bool) {
 	if l.req.OnLost == nil && l.req.OnWanted == nil {
 		return

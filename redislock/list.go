@@ -55,9 +55,9 @@ func (d *Driver) ownKeys(ctx context.Context, keys []string) (own []string, err 
 	return own, err
 }
 
-// readKeys calls found with each key, its type, and the bytes 0 to upTo of its value. It skips keys that
-// expire if endless is set, and what can't be described in JSON: snib has not written that, and
-// neither has another library of locks.
+// readKeys calls found with each key, its type, and the bytes 0 to upTo of its value. It skips keys
+// that expire if endless is set, and what can't be described in JSON: snib has not written that,
+// and neither has another library of locks.
 func (d *Driver) readKeys(ctx context.Context, keys []string, endless bool, upTo int,
 	found func(key string, s snapshot)) error {
 	for batch := range d.batches(keys) {
