@@ -301,7 +301,8 @@ func findEarly(holds []*Hold, s *timeline) []Violation {
 	for i, h := range holds {
 		reserved := int64(0)
 		switch {
-		case h.MinHold > 0 && h.Released:
+		case h.MinHold > 0 && h.Released && (h.returned || s.processes[h.Worker].ended == math.MaxInt64):
+			// Who was killed in Release may have died before the store had it.
 			reserved = h.Call() + int64(h.MinHold)
 		case h.Delay > 0 && !h.Released && s.processes[h.Worker].ended == h.End: // killed
 			reserved = h.Sure + int64(h.Delay)

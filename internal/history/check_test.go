@@ -276,6 +276,18 @@ func TestCheck(t *testing.T) {
 			l.add(Release, "a", l.hold("a", "x", 1, 1, minHold), 1.1)
 			l.hold("b", "x", 2, 1.8)
 		}, []Fact{Early}},
+		{"MinHoldOfAKilled", func(l *testLog) { // who may have died before the store had the release
+			l.add(Release, "a", l.hold("a", "x", 1, 1, minHold), 1.1)
+			l.fault(KillWorker, "a", 1.15, 1.2)
+			l.hold("b", "x", 2, 1.3)
+		}, nil},
+		{"MinHoldOfAKilledLater", func(l *testLog) {
+			id := l.hold("a", "x", 1, 1, minHold)
+			l.add(Release, "a", id, 1.1)
+			l.add(Released, "a", id, 1.12)
+			l.fault(KillWorker, "a", 1.15, 1.2)
+			l.hold("b", "x", 2, 1.3)
+		}, []Fact{Early}},
 		{"LockDelay", func(l *testLog) { // valid until 3
 			l.hold("a", "x", 1, 1, delay)
 			l.fault(KillWorker, "a", 1.2, 1.2)

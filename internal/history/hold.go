@@ -20,7 +20,8 @@ type Hold struct {
 	Lost     bool  // it ended because the holder was told
 	Token    uint64
 
-	pauses []span // when the process did not run
+	returned bool   // its Release has returned
+	pauses   []span // when the process did not run
 }
 
 func (h *Hold) String() string {
@@ -189,8 +190,8 @@ func buildTimeline(events []Event) *timeline {
 				h.Lost = h.Lost || e.Kind == Told && h.End == e.At
 			}
 		case Released:
-			if h := holds[key]; h != nil && e.Err != "" {
-				h.Released = false
+			if h := holds[key]; h != nil {
+				h.returned, h.Released = true, h.Released && e.Err == ""
 			}
 		case Late:
 			proc(e.Worker).pauses = append(proc(e.Worker).pauses, span{e.At, e.Until + resumeTolerance})
