@@ -65,16 +65,19 @@ func TestRetryTimeoutOfOthers(t *testing.T) {
 			return send()
 		}
 		l := open(t, d, snib.RetryTimeout(0))
-		results := make(chan error, 2)
-		for range cap(results) {
+		ask := func() <-chan error {
+			result := make(chan error, 1)
 			go func() {
 				lock, err := l.Acquire(t.Context(), "a")
 				_ = lock.Release()
-				results <- err
+				result <- err
 			}()
+			synctest.Wait() // its request is under way, or it waits for the first
+			return result
 		}
-		wantErr(t, "Acquire of the first", <-results, snib.ErrUnavailable)
-		if err := <-results; err != nil {
+		first, second := ask(), ask()
+		wantErr(t, "Acquire of the first", <-first, snib.ErrUnavailable)
+		if err := <-second; err != nil {
 			t.Errorf("Acquire of the second = %v", err)
 		}
 	})
