@@ -305,7 +305,8 @@ func (a *attempt) nextPause(err error, outage *rediskit.Backoff) (pause time.Dur
 		return 0, false
 	case isOutage && noMajority.keptOut > 0 && !a.req.NoWait:
 		// Retry until the restarted nodes are admitted.
-		_, retry = outage.Next(a.d.params.Quarantine() + a.req.RetryLimit())
+		limit := a.req.RetryLimit() // which may be endless
+		_, retry = outage.Next(max(limit, limit+a.d.params.Quarantine()))
 		return 50*time.Millisecond + rand.N(50*time.Millisecond), retry
 	}
 	limit := a.req.RetryLimit()

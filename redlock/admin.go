@@ -88,7 +88,7 @@ func (a admin) Recover(ctx context.Context, floor uint64) error {
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():
-				why := fmt.Errorf("not all nodes that answer are admitted, which takes %v without interruption: %w",
+				why := fmt.Errorf("not all nodes that answer are admitted, which takes %v from their marking on: %w",
 					d.params.Quarantine(), context.Cause(ctx))
 				return errors.Join(why, err)
 			}

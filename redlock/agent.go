@@ -3,10 +3,11 @@ package redlock
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
+	cryptorand "crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -62,7 +63,8 @@ func (g *agent) checkNode() (pause time.Duration) {
 	n.mu.Unlock()
 	if suspected {
 		next, admitted, err := g.d.admit(g.d.sendCtx, &g.admission, n.index, 0)
-		if pause = next; err != nil {
+		// Other clients wait for the same moment. One of them is enough.
+		if pause = next + rand.N(next/16+1); err != nil {
 			pause = probeInterval
 		}
 		n.mu.Lock()
@@ -114,9 +116,9 @@ func (d *Driver) admit(
 ) (next time.Duration, admitted bool, err error) {
 	s, err := d.requestStanding(ctx, i, codeShowNode)
 	for tries := 0; err == nil && tries < 2; tries++ {
-		now := quorum.Standing{Run: s.Run, Admitted: s.Admitted, Mark: s.Mark}
+		now, others := quorum.Standing{Run: s.Run, Admitted: s.Admitted, Mark: s.Mark}, d.params.Reading(i, 0)
 		if s.Admitted != s.Run && s.Mark != "" {
-			now.Waited = d.readClocks(ctx, i, s)
+			now.Waited = d.readClocks(ctx, i, s, &others)
 		}
 		move, wait := a.Look(now, driver.Now())
 		switch move {
@@ -125,17 +127,21 @@ func (d *Driver) admit(
 		case quorum.Wait:
 			return wait, false, nil
 		case quorum.Read:
+			if !others.Complete() && !others.MajorityLost() { // all counters would be read in vain
+				return probeInterval, false, nil
+			}
 			return d.readCountersAndAdmit(ctx, a, i, floor)
 		case quorum.Mark:
-			s, err = d.requestStanding(ctx, i, codeMark, rand.Text())
+			s, err = d.requestStanding(ctx, i, codeMark, cryptorand.Text())
 		}
 	}
 	return checkInterval, false, err
 }
 
 // readClocks returns how long a node has been marked by the clocks of a majority of the nodes. It
-// tells the node what those show of which the node does not know yet.
-func (d *Driver) readClocks(ctx context.Context, i int, s standing) (waited time.Duration) {
+// tells the node what those show of which the node does not know yet, and others which of them are
+// admitted.
+func (d *Driver) readClocks(ctx context.Context, i int, s standing, others *quorum.Reading) (waited time.Duration) {
 	since, now := parseClocks(s.Since), quorum.Clocks{}
 	var unknown []byte
 	for node, r := range d.pollMost(ctx, d.readTimeout(), codeShowNode, noLock(), nil) {
@@ -143,6 +149,7 @@ func (d *Driver) readClocks(ctx context.Context, i int, s standing) (waited time
 		if r.err != nil || json.Unmarshal([]byte(r.text), &other) != nil {
 			continue
 		}
+		others.Answer(node, other.Admitted == other.Run, nil)
 		now[node], _ = strconv.ParseUint(other.Now, 10, 64)
 		if since[node] == 0 && now[node] != 0 {
 			unknown = fmt.Appendf(unknown, "%d:%d ", node, now[node])
@@ -218,7 +225,7 @@ func (d *Driver) readCountersAndAdmit(
 	least := uint64(0)
 	if !reading.Complete() {
 		if !reading.MajorityLost() {
-			return checkInterval, false, errors.Join(wrong...)
+			return probeInterval, false, errors.Join(wrong...)
 		}
 		least = cmp.Or(floor, driver.NextToken(0, time.Now()))
 	}

@@ -1,13 +1,16 @@
 package redlock_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/redlock"
 	"github.com/sniblock/snib/redlock/internal/quorum"
+	"github.com/sniblock/snib/redlock/redlockadmin"
 )
 
 // TestAmnesia kills a majority of the servers under a hold, one after the other. They come back
@@ -61,4 +64,38 @@ func amnesiaRound(t *testing.T, ttl time.Duration) (inTime bool) {
 		t.Errorf("token %d after %d", next.Grant().Token, l.Grant().Token)
 	}
 	return true
+}
+
+// After contention a hold may be on two of three nodes only. If one of the two forgets it, the rest
+// still know too little to call the lock free, and once a second one has forgotten, to answer.
+func TestStatusWithForgetfulNodes(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.init(t)
+	d, people := open(t, c.servers), open(t, c.servers)
+	acquire(t, d, request("x", "o", time.Minute))
+	c.awaitKeys(t, "x")
+	c.nodes[2].Must("HINCRBY", "snib.redlock", "c1667", 1) // what another client does that had this node, and lost
+	c.nodes[2].Must("DEL", "x")
+	restart := func(i int) {
+		c.nodes[i].Kill()
+		c.nodes[i].Restart()
+		livetest.Await(t, "connection to the node that restarted", func() error {
+			if c.states(t)[i] == redlockadmin.NodeUnreachable {
+				return fmt.Errorf("node %d is unreachable", i)
+			}
+			return nil
+		})
+	}
+	restart(1)
+	st, err := statusOf(t, people, "x")
+	if err != nil || len(st.Holders) != 1 || st.Holders[0].ID != "o" {
+		t.Fatalf("Status while one of two nodes remembers the hold = %+v, %v, want the holder", st, err)
+	}
+	if err := tryRenew(t, people, people.Lease("x", "o", time.Minute)); errors.Is(err, driver.ErrLost) {
+		t.Errorf("Renew by another process = %v, and the hold is valid", err)
+	}
+	restart(0)
+	_, err = people.Status(within(t, testTimeout), "x")
+	checkError(t, "Status when a majority has forgotten", err, driver.ErrUnavailable, "1 of 3 nodes take part")
 }

@@ -105,7 +105,7 @@ func (l *foreignLease) find(ctx context.Context) (*leaseVotes, error) {
 		return nil, err
 	}
 	for _, g := range s.leases() {
-		if g.ours && !g.kept && g.holder.ID == l.id && g.votes+s.nodes-len(s.answers) >= s.quorum {
+		if g.ours && !g.kept && g.holder.ID == l.id && s.mayHaveMajority(g) {
 			return g, nil
 		}
 	}

@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,15 +22,17 @@ type nodeSnapshot struct {
 	Left  json.Number    `json:"left"` // milliseconds; -1 for a key without expiry
 	Now   string         `json:"now"`  // microseconds
 
+	Closed string `json:"closed"` // see closed in script/node.lua; empty if the node is admitted
+
 	// Line has the waiters. An entry has two times of 16 digits each, in microseconds, when the
 	// waiter was last and first seen; then its holder as JSON.
 	Line []string `json:"line"`
 }
 
 // Status implements [driver.Inspector]. It shows a holder if a majority of the nodes has it, or
-// may have it as far as is known. It shows a foreign key as a hold with token 0, and what is left
-// of a key without expiry as [driver.NoExpiry]. A key that is no string keeps the lock from being
-// taken, too, and is shown as a hold without an id.
+// may have it as far as is known: then nobody can acquire the lock. It shows a foreign key as a hold
+// with token 0, and what is left of a key without expiry as [driver.NoExpiry]. A key that is no
+// string keeps the lock from being taken, too, and is shown as a hold without an id.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	l := lockOf(name)
 	found, err := d.readSnapshot(ctx, &l)
@@ -39,7 +42,8 @@ func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error)
 	return found.status(name), nil
 }
 
-// A snapshot is what the nodes that answered know of a lock.
+// A snapshot is what the nodes that answered know of a lock. A node that is not admitted may have
+// forgotten the lock, so only a key there is an answer.
 type snapshot struct {
 	quorum  int
 	nodes   int
@@ -55,11 +59,9 @@ func (d *Driver) readSnapshot(ctx context.Context, l *lock) (*snapshot, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err := d.requireMajority(replies); err != nil {
-		return nil, err
-	}
 	s := &snapshot{quorum: d.params.Quorum(), nodes: len(d.nodes)}
-	for i, r := range replies {
+	for i := range replies {
+		r := &replies[i]
 		if !r.answered || r.err != nil {
 			continue
 		}
@@ -67,9 +69,12 @@ func (d *Driver) readSnapshot(ctx context.Context, l *lock) (*snapshot, error) {
 		if err := json.Unmarshal([]byte(r.text), &one); err != nil {
 			return nil, fmt.Errorf("%s: the script's answer for a lock: %w", d.nodes[i].address, err)
 		}
-		s.answers = append(s.answers, one)
+		if r.err = refusal(one.Closed); r.err == nil || one.Kind != "none" {
+			s.answers = append(s.answers, one)
+			r.err = nil
+		}
 	}
-	return s, nil
+	return s, d.requireMajority(replies)
 }
 
 // A leaseVotes collects what several nodes know of one lease.
@@ -123,15 +128,20 @@ func (s *snapshot) leases() map[leaseID]*leaseVotes {
 	return all
 }
 
-// holder returns the lease that a majority has, or nil. It assumes that nodes without an answer
-// have the lease too, if most of the others do.
-func (s *snapshot) holder() *leaseVotes {
+// holder returns the lease that a majority has, or may have if the nodes without an answer have it
+// too; else nil. Of several that may have one, it returns the one with the most nodes, then the
+// oldest: a request that loses is soon gone.
+func (s *snapshot) holder() (best *leaseVotes) {
 	for _, h := range s.leases() {
-		if h.votes+s.nodes-len(s.answers) >= s.quorum && 2*h.votes > len(s.answers) {
-			return h
+		if s.mayHaveMajority(h) && (best == nil || cmp.Or(h.votes-best.votes, int(h.age-best.age)) > 0) {
+			best = h
 		}
 	}
-	return nil
+	return best
+}
+
+func (s *snapshot) mayHaveMajority(h *leaseVotes) bool {
+	return h.votes+s.nodes-len(s.answers) >= s.quorum
 }
 
 // token returns the first token of the lease. It is computed from the last token that most

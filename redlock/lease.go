@@ -138,6 +138,7 @@ func (d *Driver) tell(
 		if !nodes.Has(i) {
 			p.mu.Lock()
 			tally.No(i)
+			p.replies[i] = reply{sent: true, answered: true, text: "n"} // as the round has heard
 			p.mu.Unlock()
 			continue
 		}

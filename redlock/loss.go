@@ -17,8 +17,9 @@ func breakChannel(nonce string) string {
 	return breakPrefix + id
 }
 
-// After a hint, the holder checks its lease at once. It repeats the check while some nodes have
-// lost the lease and others still have it, because a break may not have reached a majority yet.
+// After a hint, the holder checks its lease at once. It repeats the check for
+// [driver.AnswerTimeout] while some nodes have lost the lease and others still have it, because a
+// break may not have reached a majority yet; a node that it reaches later sends a hint of its own.
 // The pauses lie between these limits.
 const (
 	minRecheckPause = 5 * time.Millisecond
@@ -70,6 +71,7 @@ func (l *listener) checkLease(le *lease) {
 // forged message can trigger a check. If messages keep coming while it runs, the next check
 // begins minRecheckPause later.
 func (l *lease) check() {
+	end := time.Now().Add(driver.AnswerTimeout)
 	for pause := minRecheckPause; ; {
 		e := l.ask()
 		switch {
@@ -79,10 +81,10 @@ func (l *lease) check() {
 			l.d.listener.removeLease(l)
 			l.req.OnLost(driver.ErrLost)
 			return
-		case e.anyRefused():
+		case e.anyRefused() && time.Now().Before(end):
 			pause = min(2*pause, maxRecheckPause)
 		case l.hintedAgain():
-			pause = minRecheckPause
+			pause, end = minRecheckPause, time.Now().Add(driver.AnswerTimeout)
 		default:
 			return
 		}

@@ -186,12 +186,13 @@ func (d *Driver) drain(deadline time.Time) {
 	p.waitMost(context.Background(), majority, min(time.Until(deadline), d.conf.timeout))
 }
 
-// errorsOf returns, by node, why the nodes did not answer.
+// errorsOf returns, by node, why the nodes did not answer. One that got no command was down.
 func errorsOf(replies []reply) []error {
 	errs := make([]error, len(replies))
 	for i, r := range replies {
 		switch {
 		case !r.sent:
+			errs[i] = errDown
 		case !r.answered:
 			errs[i] = errOverdue
 		default:

@@ -18,19 +18,25 @@ import (
 func reasonsOf(replies []reply) []error {
 	errs := errorsOf(replies)
 	for i, r := range replies {
-		if errs[i] != nil || !r.sent {
+		if errs[i] != nil {
 			continue
 		}
-		switch word, rest, _ := strings.Cut(r.text, " "); word {
-		case "u":
-			errs[i] = unadmittedError(rest)
-		case "m":
-			errs[i] = mismatchError(rest)
-		case "n":
+		if errs[i] = refusal(r.text); r.text == "n" {
 			errs[i] = errNotOurs
 		}
 	}
 	return errs
+}
+
+// refusal returns the error of a node that is closed, given its answer, or nil if it is not.
+func refusal(text string) error {
+	switch word, rest, _ := strings.Cut(text, " "); word {
+	case "u":
+		return unadmittedError(rest)
+	case "m":
+		return mismatchError(rest)
+	}
+	return nil
 }
 
 // unadmittedError returns the error of a node that is not admitted, given its answer.

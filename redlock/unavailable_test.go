@@ -3,6 +3,8 @@ package redlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +31,24 @@ func TestBlankNodesAreUnavailable(t *testing.T) {
 	checkError(t, "a wait for blank nodes", err, cause)
 	c.init(t)
 	release(t, acquire(t, d, request("x", "o", time.Minute)))
+}
+
+// A node that was down, and so was asked nothing, does not take part.
+func TestNobodyIsAsked(t *testing.T) {
+	t.Parallel()
+	c := start(t, 3)
+	c.init(t)
+	d := open(t, c.servers)
+	for _, n := range c.nodes {
+		n.Kill()
+	}
+	livetest.Await(t, "Withdraw that asks no node", func() error {
+		err := d.Withdraw(within(t, testTimeout), "x", "o")
+		if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "0 of 3 nodes take part") {
+			return fmt.Errorf("Withdraw = %w", err)
+		}
+		return nil
+	})
 }
 
 // Acquire returns within CancelTimeout of the end of its context while nodes hang, also when it

@@ -27,8 +27,8 @@ type Admin interface {
 
 	// Recover admits the nodes that are excluded. If a majority has lost its memory, the counters
 	// start at floor, which must be at least the greatest token that any resource has seen. Recover
-	// returns when all nodes that answer are admitted, which takes at least MaxTTL and 2 %, or with
-	// an error when ctx is done. Calling it again starts the wait anew.
+	// returns when all nodes that answer are admitted, MaxTTL and 2 % after a client or Recover first
+	// saw that they had restarted, or with an error when ctx is done. Calling it again goes on.
 	Recover(ctx context.Context, floor uint64) error
 }
 

@@ -5,7 +5,8 @@
 -- Provides  admitted                      whether the node is admitted
 --           mark                          the text that marks the node for this run, or nil
 --           nodeState()                   the node's state, as JSON
---           lockState(lock, waitersKey)   a lock and its waiters, as JSON
+--           lockState(lock, waitersKey)   a lock and its waiters, as JSON; if the node is not
+--                                         admitted, closed has the answer that says so
 --           counters()                    1 if the node is admitted, otherwise 0; then
 --                                         "STRIPE COUNTER" for each counter that is not zero
 
@@ -23,6 +24,7 @@ end
 local function lockState(lock, waitersKey)
   local kind = redis.call('TYPE', lock).ok
   local seen = {kind = kind, left = redis.call('PTTL', lock), now = string.format('%d', now)}
+  seen.closed = closed()
   if kind == 'string' then seen.value = redis.call('GET', lock) end
   local waiters = redis.pcall('HVALS', waitersKey)
   if waiters.err then waiters = {} end -- the key is of another type, so it is not ours
