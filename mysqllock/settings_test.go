@@ -21,15 +21,11 @@ func TestSettings(t *testing.T) {
 		name string
 		dsn  []string
 	}{
-		{"AutocommitOff", []string{"AutoCommit=0"}},
-		{"AutocommitOffSerializable", []string{"autocommit=0", "tx_isolation=%27SERIALIZABLE%27"}},
-		{"FoundRows", []string{"clientFoundRows=true"}},
-		{"Interpolated", []string{"interpolateParams=true", "parseTime=true", "loc=Asia%2FTokyo"}},
-		{"Serializable", []string{"tx_isolation=%27SERIALIZABLE%27"}},
+		{"AutocommitOffSerializable", []string{"AutoCommit=0", "tx_isolation=%27SERIALIZABLE%27"}},
+		{"Interpolated", []string{"interpolateParams=true", "parseTime=true", "loc=Asia%2FTokyo", "clientFoundRows=true"}},
 		{"ReadCommitted", []string{"tx_isolation=%27READ-COMMITTED%27"}},
 		{"ReadUncommitted", []string{"tx_isolation=%27READ-UNCOMMITTED%27"}},
-		{"FarTimeZone", []string{"time_zone=" + url.QueryEscape("'+13:00'")}},
-		{"Latin1", []string{"charset=latin1"}},
+		{"FarLatin1", []string{"charset=latin1", "time_zone=" + url.QueryEscape("'+13:00'")}},
 		{"LaxMode", []string{"sql_mode=%27%27"}},
 		{"OddMode", []string{"sql_mode=" +
 			url.QueryEscape("'ANSI,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH,HIGH_NOT_PRECEDENCE,NO_UNSIGNED_SUBTRACTION'")}},
