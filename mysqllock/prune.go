@@ -30,7 +30,7 @@ func (d *Driver) prune(ctx context.Context, unused time.Duration) error {
 	err = d.query(ctx, d.sql.HighestToken, []any{old, rows.MaxTokenLead.Microseconds()},
 		func(row *sql.Rows) error { return row.Scan(&highest) })
 	if err == nil && highest > 0 {
-		_, err = d.exec(ctx, d.sql.SetFloor, newVersion(), highest, highest)
+		_, err = d.exec(ctx, d.sql.SetFloor, highest, highest)
 	}
 	return err
 }

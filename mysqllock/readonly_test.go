@@ -46,6 +46,36 @@ func TestRenewalOfReadOnly(t *testing.T) {
 	}
 }
 
+// TestRenewalSentTwice has the driver or a proxy send a renewal again, because its connection has
+// failed. Before that, one client has read the row, and another has written it. If the row got the
+// version back that was read, the first client would write over what it does not know.
+func TestRenewalSentTwice(t *testing.T) {
+	t.Parallel()
+	server := database(t)
+	admin := dial(t, server.DSN())
+	version := func() int64 { return number(t, admin, "SELECT version FROM snib_locks WHERE name = 'job'") }
+	for _, byDriver := range []bool{true, false} {
+		var read int64
+		d := hooked(t, server.DSN(), func(statement string, exec execFunc) (sqldriver.Result, error) {
+			res, err := exec()
+			if read == 0 && strings.Contains(statement, "ttl = GREATEST") {
+				read = version()
+				must(t, admin, "UPDATE snib_locks SET version = version - 1 WHERE name = 'job'")
+				if res, err = nil, sqldriver.ErrBadConn; !byDriver {
+					res, err = exec()
+				}
+			}
+			return res, err
+		})
+		l := acquire(t, d, request("job", "a"))
+		err := d.Renew(testContext(t), []driver.Lease{l})[0].Err
+		if got := version(); err != nil || got == read {
+			t.Errorf("by the driver %v: Renew = %v, and the version is %d, as before", byDriver, err, got)
+		}
+		release(t, l)
+	}
+}
+
 // TestReplicaIsNotWritten has a server set read_only that has become a replica. Its user may write
 // all the same, and what the driver wrote would keep it from replicating any more.
 func TestReplicaIsNotWritten(t *testing.T) {
