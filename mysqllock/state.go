@@ -176,15 +176,18 @@ func (s *state) queueArgs() []any {
 		[]byte(s.Name)}
 }
 
-// signalFirst signals the driver of the first waiter if that waiter can be granted. If it can't,
-// no waiter behind it can; if it can, its grant signals the next one.
+// signalFirst signals the driver of the first waiter if that waiter can be granted: its grant
+// signals the next one. Otherwise no waiter can be granted, and a signal to a holder that is to know
+// of them stays.
 func (s *state) signalFirst() {
-	s.signaled = ""
-	if len(s.Waiters) == 0 {
-		return
+	told := func(h entry) bool { return h.Tell && !h.Kept && h.Process() == s.signaled }
+	if len(s.Waiters) == 0 || !slices.ContainsFunc(s.Holders, told) {
+		s.signaled = ""
 	}
-	if _, grantable, _ := s.Position(s.Waiters[0]); grantable {
-		s.signaled = s.Waiters[0].Process()
+	if len(s.Waiters) > 0 {
+		if _, grantable, _ := s.Position(s.Waiters[0]); grantable {
+			s.signaled = s.Waiters[0].Process()
+		}
 	}
 }
 

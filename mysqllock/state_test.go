@@ -199,6 +199,29 @@ func TestMinHoldOfRecalledRow(t *testing.T) {
 	}
 }
 
+// TestSignalToHolder has one of two waiters leave before their holder has seen that others wait. The
+// holder is still told, once, unless nobody waits any more or the lock can be granted.
+func TestSignalToHolder(t *testing.T) {
+	h := entry{Nonce: "h-1", Tell: true, Until: 1}
+	for _, tt := range []struct {
+		name string
+		do   func(s *state)
+		want string
+	}{
+		{"OneLeft", func(s *state) { s.remove("c-1"); s.signalFirst() }, "h"},
+		{"BothLeft", func(s *state) { s.remove("b-1"); s.remove("c-1"); s.signalFirst() }, ""},
+		{"Seen", func(s *state) { s.clearSignal("h") }, ""},
+		{"Released", func(s *state) { s.release(&s.Holders[0]) }, "b"},
+		{"Granted", func(s *state) { s.remove("h-1"); s.signaled = "b"; s.grant(s.Waiters[0], 1) }, ""},
+	} {
+		s := &state{State: rows.State{Holders: []entry{h}, Waiters: []entry{{Nonce: "b-1", Tell: true}, {Nonce: "c-1"}}}}
+		s.signaled = "h"
+		if tt.do(s); s.signaled != tt.want {
+			t.Errorf("%s: the row signals %q, want %q", tt.name, s.signaled, tt.want)
+		}
+	}
+}
+
 // TestOthersAreBounded has ever more processes wait.
 func TestOthersAreBounded(t *testing.T) {
 	w := processes{others: map[string]processRow{}}
