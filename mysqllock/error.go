@@ -141,7 +141,7 @@ func (d *Driver) rowError(name string, err error) error {
 }
 
 // explain adds a remedy where the server's message has none, and marks transient errors with
-// ErrUnavailable.
+// ErrUnavailable. If the server has no connection left, the watcher gives its own up.
 func (d *Driver) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -164,7 +164,9 @@ func (d *Driver) explain(ctx context.Context, err error) error {
 		unknownTimeZone}, n):
 		return driver.Invalidf("connection: %w", err)
 	case isOutOfConnections(err):
-		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, err)
+		err = fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, err)
+		d.rows.NoteFull(err)
+		return err
 	case isTransient(err):
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}
