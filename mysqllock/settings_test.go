@@ -26,10 +26,10 @@ func TestSettings(t *testing.T) {
 		{"ReadCommitted", []string{"tx_isolation=%27READ-COMMITTED%27"}},
 		{"ReadUncommitted", []string{"tx_isolation=%27READ-UNCOMMITTED%27"}},
 		{"FarLatin1", []string{"charset=latin1", "time_zone=" + url.QueryEscape("'+13:00'")}},
-		{"LaxMode", []string{"sql_mode=%27%27"}},
-		{"OddMode", []string{"sql_mode=" +
-			url.QueryEscape("'ANSI,NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH,HIGH_NOT_PRECEDENCE,NO_UNSIGNED_SUBTRACTION'")}},
-		{"AssignedAtOnce", []string{"sql_mode=" + url.QueryEscape("'SIMULTANEOUS_ASSIGNMENT,STRICT_ALL_TABLES'")}},
+		{"OddMode", []string{"character_set_connection=utf16",
+			"sql_mode=" + url.QueryEscape("'ORACLE,EMPTY_STRING_IS_NULL,HIGH_NOT_PRECEDENCE,SIMULTANEOUS_ASSIGNMENT'")}},
+		{"NoRows", []string{"sql_select_limit=0"}},
+		{"StoppedClock", []string{"timestamp=100"}},
 		{"ShortStatements", []string{"max_statement_time=0.3", "innodb_lock_wait_timeout=1"}},
 		{"ClientTimeouts", []string{"readTimeout=1ns", "writeTimeout=1ns", "rejectReadOnly=true"}},
 		{"IdleConnectionsEnded", []string{"wait_timeout=1"}},
@@ -94,7 +94,7 @@ func TestMisconfigured(t *testing.T) {
 	for name, dsn := range map[string]string{
 		"Database": strings.Replace(server.DSN(), "/"+mysqltest.Database, "/nowhere", 1),
 		"Variable": server.DSN("no_such_variable=1"),
-		"Value":    server.DSN("sql_mode=%27nonsense%27"),
+		"Value":    server.DSN("tx_isolation=%27nonsense%27"),
 		"TimeZone": server.DSN("time_zone=%27nowhere%27"),
 	} {
 		t.Run(name, func(t *testing.T) {

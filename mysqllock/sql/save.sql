@@ -5,6 +5,6 @@
 -- may have been added; position.
 UPDATE {table} SET version = [version], token = ?, slots = ?, id = ?, ttl = ?, ends = ?, holders = ?,
 	called = NULLIF(IF(SUBSTRING(waiters, ?) = '', ?,
-		IF(?, LEFT(SUBSTRING_INDEX(SUBSTRING(waiters, ?), '-', 1), 32), ?)), ''),
+		IF(?, LEFT(SUBSTRING_INDEX(SUBSTRING(waiters, ?), _binary'-', 1), 32), ?)), ''),
 	waiters = CONCAT(?, SUBSTRING(waiters, ?)), used = LAST_INSERT_ID({clock})
 WHERE name = ? AND version = ? AND (? OR SUBSTRING(waiters, ?) = '') AND {commits}
