@@ -7,15 +7,8 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// An Option changes how a driver works.
-type Option struct{ set func(table *string) error }
-
-func (o Option) apply(table *string) error {
-	if o.set == nil {
-		return driver.Invalidf("option: the zero Option")
-	}
-	return o.set(table)
-}
+// An Option changes how a driver works. It is what [Table] returns.
+type Option struct{ table string }
 
 // defaultTable is the table, quoted, if the option Table names no other.
 const defaultTable = "`snib_locks`"
@@ -23,12 +16,7 @@ const defaultTable = "`snib_locks`"
 // Table names the table, after its database and a dot if that is not the database of the
 // connection: "locks", "infra.locks". All processes that are to exclude one another must name the
 // same table. The default is snib_locks.
-func Table(name string) Option {
-	return Option{func(table *string) (err error) {
-		*table, err = quote(name)
-		return err
-	}}
-}
+func Table(name string) Option { return Option{name} }
 
 // plainName matches names that statements can contain. The server reads other bytes than ASCII in
 // the character set of the connection: to another one, they would name another table.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
@@ -28,15 +27,6 @@ const maxIdleTime = 30 * time.Minute
 // over.
 const maxLockWait = 3 * time.Second
 
-// settings are what the statements rely on, whatever the program and the server set.
-var settings = map[string]string{
-	"autocommit":               "1",
-	"innodb_lock_wait_timeout": fmt.Sprint(maxLockWait.Seconds()),
-	"max_statement_time":       "0", // our own contexts limit the time
-	"sql_mode":                 "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
-	"sql_select_limit":         "18446744073709551615", // a live waiter that is not read counts as dead
-}
-
 // newPool returns the pool of a driver: it connects as the program does, and nobody else uses it.
 // In a shared pool a renewal would wait for the program's own queries, and a few slow ones would
 // lose all its locks. Semaphores bound its size, so that nobody waits in it.
@@ -46,8 +36,11 @@ func newPool(program *mysql.Config) (*sql.DB, error) {
 	for name, value := range program.Params {
 		conf.Params[strings.ToLower(name)] = value
 	}
-	maps.Copy(conf.Params, settings)
-	delete(conf.Params, "timestamp") // it would stop the clock, and only a session can set it
+	conf.Params["autocommit"], conf.Params["max_statement_time"] = "1", "0" // our own contexts limit the time
+	conf.Params["innodb_lock_wait_timeout"] = fmt.Sprint(maxLockWait.Seconds())
+	conf.Params["sql_mode"] = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
+	conf.Params["sql_select_limit"] = "18446744073709551615" // a live waiter that is not read counts as dead
+	delete(conf.Params, "timestamp")                         // it would stop the clock, and only a session can set it
 	// These would end each watch, and hide error 1290.
 	conf.ReadTimeout, conf.WriteTimeout, conf.RejectReadOnly = 0, 0, false
 	connector, err := mysql.NewConnector(conf)

@@ -19,8 +19,8 @@ func (d *Driver) prune(ctx context.Context, unused time.Duration) error {
 	if err != nil {
 		return err
 	}
-	// Behind a statement that waited for the row of the floor, all requests that read it would wait. So
-	// a later prune does what a locked row prevents.
+	// Behind a statement that waited for the row of the floor, all requests that read it would wait.
+	// So a later prune does what a locked row prevents.
 	exec := func(statement string, args ...any) error {
 		_, err := d.exec(limitLockWait(ctx, 0), statement, args...)
 		if code(err) == lockWaitTimeout {

@@ -177,8 +177,8 @@ func (s *state) queueArgs() []any {
 }
 
 // signalFirst signals the driver of the first waiter if that waiter can be granted: its grant
-// signals the next one. Otherwise no waiter can be granted, and a signal to a holder that is to know
-// of them stays.
+// signals the next one. Otherwise no waiter can be granted, and a signal to a holder, that is to
+// know of them, stays.
 func (s *state) signalFirst() {
 	told := func(h entry) bool { return h.Tell && !h.Kept && h.Process() == s.signaled }
 	if len(s.Waiters) == 0 || !slices.ContainsFunc(s.Holders, told) {
@@ -399,8 +399,7 @@ func (d *Driver) changeLocked(ctx context.Context, name string, m *rowMutex,
 	}
 }
 
-// save writes a state, unless the row has changed since it was read. Versions are random, so no two
-// states of a row have the same one, whatever a server forgets or rolls back.
+// save writes a state, unless the row has changed since it was read.
 func (d *Driver) save(ctx context.Context, s *state) (res execResult, err error) {
 	if w := s.newcomer; w != nil {
 		return d.exec(ctx, d.sql.Enqueue, []byte(s.signaled), encode(*w), []byte(s.Name), s.Slots > 0, []byte(w.Nonce+" "))

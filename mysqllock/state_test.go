@@ -3,7 +3,6 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -31,22 +30,6 @@ func open(t *testing.T) *Driver {
 	}
 	t.Cleanup(func() { _ = d.Close() })
 	return d
-}
-
-// TestHeartbeatOfReplica sends a heartbeat to a server that is read_only, as a user who may write
-// all the same. The driver writes nothing there, and the call fails.
-func TestHeartbeatOfReplica(t *testing.T) {
-	t.Parallel()
-	d := open(t)
-	if err := d.create(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.db.Exec("SET GLOBAL read_only = 1"); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.processes.ensureHeartbeat(t.Context(), d); !errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("a heartbeat to a server that is read-only = %v, want ErrUnavailable", err)
-	}
 }
 
 // TestRequestsDelayNobody has as many requests under way as there may be, which may all wait for
@@ -199,8 +182,8 @@ func TestMinHoldOfRecalledRow(t *testing.T) {
 	}
 }
 
-// TestSignalToHolder has one of two waiters leave before their holder has seen that others wait. The
-// holder is still told, once, unless nobody waits any more or the lock can be granted.
+// TestSignalToHolder has one of two waiters leave before their holder has seen that others wait. It
+// is still told, once, unless nobody waits any more or the lock can be granted.
 func TestSignalToHolder(t *testing.T) {
 	h := entry{Nonce: "h-1", Tell: true, Until: 1}
 	for _, tt := range []struct {
