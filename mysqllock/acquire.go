@@ -97,6 +97,7 @@ func (s *state) grant(e entry, ttl int64) *entry {
 	// Since is not Now, which may be before the grant's start: MinHold counts from there.
 	e.Token, e.Since, e.Until = s.nextTokens(e.Tokens), s.latest, s.latest+ttl
 	s.Holders = append(s.Holders, e)
+	s.signaled = "" // it was to this process
 	s.signalFirst()
 	return &s.Holders[len(s.Holders)-1]
 }
@@ -139,6 +140,7 @@ func (s *state) clearSignal(id string) bool {
 	if s.signaled != id {
 		return false
 	}
+	s.signaled = ""
 	s.signalFirst()
 	return s.signaled != id
 }

@@ -13,24 +13,17 @@ import (
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 )
 
+// Each driver connects through its own proxy.
 func TestConformance(t *testing.T) {
 	server := mysqltest.Start(t)
-	drivertest.Run(t, harness(server, func(t *testing.T, addr string) driver.Driver {
-		return newDriver(t, mysqltest.DSN(addr))
-	}))
-}
-
-// harness returns the harness for drivers on a server. Each driver connects through its own
-// proxy.
-func harness(server *mysqltest.Server, open func(*testing.T, string) driver.Driver) drivertest.Harness {
 	paths, empty := livetest.Paths{}, make(map[string]func(*testing.T))
 	for _, statement := range []string{"DELETE FROM", "TRUNCATE TABLE", "DROP TABLE"} {
 		empty[statement] = func(t *testing.T) { must(t, dial(t, server.DSN()), statement+" snib_locks") }
 	}
-	return drivertest.Harness{
+	drivertest.Run(t, drivertest.Harness{
 		Open: func(t *testing.T) driver.Driver {
 			proxy := livetest.NewProxy(t, server.Addr())
-			d := open(t, proxy.Addr())
+			d := newDriver(t, mysqltest.DSN(proxy.Addr()))
 			paths[d] = []*livetest.Proxy{proxy}
 			return d
 		},
@@ -48,7 +41,7 @@ func harness(server *mysqltest.Server, open func(*testing.T, string) driver.Driv
 			server.Restart()
 		},
 		Empty: empty,
-	}
+	})
 }
 
 // dial returns a pool of connections that is closed at the end of the test.

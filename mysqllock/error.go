@@ -68,11 +68,6 @@ func isRolledBack(err error) bool {
 	return slices.Contains([]uint16{deadlock, lockWaitTimeout, changedSinceRead}, code(err))
 }
 
-// isOutOfConnections reports whether the server refused a connection because it has too many.
-func isOutOfConnections(err error) bool {
-	return slices.Contains([]uint16{tooManyConnections, tooManyOfUser, userLimit}, code(err))
-}
-
 // isConnectionError reports whether a connection failed while it was used. The connection may
 // have been dead for long, or the server has executed the statement and its answer is lost.
 func isConnectionError(err error) bool {
@@ -106,7 +101,7 @@ func refusesWrites(err error) bool {
 // isTransient reports whether a retry may succeed: the server does not answer, starts, shuts
 // down, is overloaded, or is a replica that may be promoted soon.
 func isTransient(err error) bool {
-	if isConnectionError(err) || isOutOfConnections(err) || isRolledBack(err) || refusesWrites(err) {
+	if isConnectionError(err) || isRolledBack(err) || refusesWrites(err) {
 		return true
 	}
 	var op *net.OpError
@@ -141,7 +136,7 @@ func (d *Driver) rowError(name string, err error) error {
 }
 
 // explain adds a remedy where the server's message has none, and marks transient errors with
-// ErrUnavailable.
+// ErrUnavailable. If the server has no connection left, the watcher gives its own up.
 func (d *Driver) explain(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -163,8 +158,10 @@ func (d *Driver) explain(ctx context.Context, err error) error {
 	case slices.Contains([]uint16{unknownDatabase, unknownCharset, unknownVariable, wrongValue, wrongType,
 		unknownTimeZone}, n):
 		return driver.Invalidf("connection: %w", err)
-	case isOutOfConnections(err):
-		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, err)
+	case slices.Contains([]uint16{tooManyConnections, tooManyOfUser, userLimit}, n):
+		err = fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, err)
+		d.rows.NoteFull(err)
+		return err
 	case isTransient(err):
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
 	}

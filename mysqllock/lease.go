@@ -174,7 +174,7 @@ func (d *Driver) extendTogether(ctx context.Context, batch []renewal) (done bool
 	}
 	start := driver.Now()
 	res, err := d.exec(ctx, forNames(d.sql.Renew, len(batch)),
-		slices.Concat([]any{newVersion()}, ttls, ttls, names, ids)...)
+		slices.Concat(ttls, ttls, names, ids)...)
 	if err != nil || int(res.rows) < len(batch) {
 		return false, err
 	}

@@ -30,5 +30,14 @@ func TestLockedRow(t *testing.T) {
 	t.Run("Rows", func(t *testing.T) { rowstest.LockedRow(t, open, lock) })
 	const waiting = "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'SET STATEMENT innodb_lock_wait_timeout = 1 FOR UPDATE%'"
 	waits := func() bool { return number(t, db, waiting) > 0 }
+	t.Run("Floor", func(t *testing.T) { // a statement that waited for this row would hold up the requests behind it
+		d := open()
+		release(t, acquire(t, d, request("old", "a")))
+		must(t, db, "UPDATE snib_locks SET used = 1, ends = 1 WHERE name = 'old'")
+		defer lock("")()
+		if err := d.Prune(testContext(t), 0); err != nil {
+			t.Errorf("Prune beside a locked floor = %v, want nil at once", err)
+		}
+	})
 	t.Run("Renew", func(t *testing.T) { rowstest.RenewBesideLockedRows(t, open(), lock, waits) })
 }

@@ -74,20 +74,11 @@ func TestWildRow(t *testing.T) {
 		{Name: "UntilText", Change: until(`"soon"`), RenewFails: true, ListFails: true, WaitFails: true},
 		{Name: "UntilOverflow", Change: until("92233720368547758070"), RenewFails: true, ListFails: true, WaitFails: true},
 	}
-	tests := []struct {
-		name   string
-		shared bool
-		rows   []rowstest.MalformedRow
-	}{
-		{"Rows", false, wildRows},
-		{"Readers", true, readers},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+	for name, rows := range map[string][]rowstest.MalformedRow{"Rows": wildRows, "Readers": readers} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			table := "wild_" + strings.ToLower(tt.name)
-			tb := lockTable(t, server, table)
-			rowstest.MalformedRows(t, tb, versioned(tt.rows), tt.shared, nil)
+			tb := lockTable(t, server, "wild_"+name)
+			rowstest.MalformedRows(t, tb, versioned(rows), name == "Readers", nil)
 		})
 	}
 }
@@ -114,8 +105,7 @@ func TestWildProcess(t *testing.T) {
 		w.first = livetest.Waiting(t, newDriver(t, server.DSN()), request(change, "first"))
 		w.second = livetest.Waiting(t, behind, request(change, "second"))
 		all = append(all, w)
-		res,
-			err := db.Exec("UPDATE snib_locks p JOIN snib_locks l ON l.name = ? AND p.name = CONCAT('\\0p', "+
+		res, err := db.Exec("UPDATE snib_locks p JOIN snib_locks l ON l.name = ? AND p.name = CONCAT('\\0p', "+
 			"SUBSTRING_INDEX(l.waiters, '-', 1)) SET p."+change, change)
 		if err != nil {
 			t.Fatal(err)
@@ -156,23 +146,14 @@ func TestMalformedRow(t *testing.T) {
 	for i := range 2 {
 		readers[i].RenewFails = true // a renewal of readers reads
 	}
-	tests := []struct {
-		name   string
-		shared bool
-		rows   []rowstest.MalformedRow
-	}{
-		{"Rows", false, malformations},
-		{"Readers", true, readers},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+	for name, rows := range map[string][]rowstest.MalformedRow{"Rows": malformations, "Readers": readers} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			table := "malformed_" + strings.ToLower(tt.name)
-			for i, m := range tt.rows {
-				tt.rows[i].MayRenew = m.ListFails
+			for i, m := range rows {
+				rows[i].MayRenew = m.ListFails
 			}
-			tb := lockTable(t, server, table)
-			rowstest.MalformedRows(t, tb, versioned(tt.rows), tt.shared, nil)
+			tb := lockTable(t, server, "malformed_"+name)
+			rowstest.MalformedRows(t, tb, versioned(rows), name == "Readers", nil)
 		})
 	}
 }

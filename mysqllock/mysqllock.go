@@ -46,7 +46,8 @@ type Driver struct {
 func New(conf *mysql.Config, opts ...Option) (*Driver, error) {
 	table, err := defaultTable, error(nil)
 	for _, opt := range opts {
-		err = errors.Join(err, opt.apply(&table))
+		quoted, invalid := quote(opt.table)
+		table, err = quoted, errors.Join(err, invalid)
 	}
 	if conf == nil {
 		err = driver.Invalidf("config: it is nil")

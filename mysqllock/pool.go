@@ -38,6 +38,9 @@ func newPool(program *mysql.Config) (*sql.DB, error) {
 	}
 	conf.Params["autocommit"], conf.Params["max_statement_time"] = "1", "0" // our own contexts limit the time
 	conf.Params["innodb_lock_wait_timeout"] = fmt.Sprint(maxLockWait.Seconds())
+	conf.Params["sql_mode"] = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
+	conf.Params["sql_select_limit"] = "18446744073709551615" // a live waiter that is not read counts as dead
+	delete(conf.Params, "timestamp")                         // it would stop the clock, and only a session can set it
 	// These would end each watch, and hide error 1290.
 	conf.ReadTimeout, conf.WriteTimeout, conf.RejectReadOnly = 0, 0, false
 	connector, err := mysql.NewConnector(conf)

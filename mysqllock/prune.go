@@ -19,10 +19,17 @@ func (d *Driver) prune(ctx context.Context, unused time.Duration) error {
 	if err != nil {
 		return err
 	}
+	// Behind a statement that waited for the row of the floor, all requests that read it would wait.
+	// So a later prune does what a locked row prevents.
+	exec := func(statement string, args ...any) error {
+		_, err := d.exec(limitLockWait(ctx, 0), statement, args...)
+		if code(err) == lockWaitTimeout {
+			return nil
+		}
+		return err
+	}
 	for chunk := range slices.Chunk(found, maxNames) {
-		_, err := d.exec(limitLockWait(ctx, 0), forNames(d.sql.Prune, len(chunk)),
-			slices.Concat([]any{old, old}, nameArgs(chunk))...)
-		if err != nil && code(err) != lockWaitTimeout { // a later prune deletes rows beside a locked one
+		if err := exec(forNames(d.sql.Prune, len(chunk)), slices.Concat([]any{old, old}, nameArgs(chunk))...); err != nil {
 			return err
 		}
 	}
@@ -30,7 +37,7 @@ func (d *Driver) prune(ctx context.Context, unused time.Duration) error {
 	err = d.query(ctx, d.sql.HighestToken, []any{old, rows.MaxTokenLead.Microseconds()},
 		func(row *sql.Rows) error { return row.Scan(&highest) })
 	if err == nil && highest > 0 {
-		_, err = d.exec(ctx, d.sql.SetFloor, newVersion(), highest, highest)
+		err = exec(d.sql.SetFloor, highest, highest)
 	}
 	return err
 }

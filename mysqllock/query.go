@@ -23,6 +23,8 @@ type execResult struct {
 	id   int64          // the value of LAST_INSERT_ID
 	sent driver.Instant // when the statement was sent, the last time
 
+	version int64 // that it gave to rows then
+
 	// repeated means that the statement was sent again after its connection had failed. It may
 	// have been executed twice: if it changed no rows, the first execution may have changed them.
 	repeated bool
@@ -47,12 +49,13 @@ func lockLimit(ctx context.Context) string {
 	return prefix
 }
 
-// exec runs a statement that writes.
+// exec runs a statement that writes. [version] is another random number each time that it is sent:
+// the server may execute it twice, and two states of a row must not have the same version.
 func (d *Driver) exec(ctx context.Context, statement string, args ...any) (out execResult, err error) {
-	text := lockLimit(ctx) + complete(statement, args...)
 	repeated, err := d.run(ctx, func(ctx context.Context, conn *sql.Conn) error {
-		out.sent = driver.Now()
-		res, err := conn.ExecContext(ctx, text)
+		out.version, out.sent = rand.Int64N(1<<62), driver.Now()
+		text := strings.ReplaceAll(statement, "[version]", strconv.FormatInt(out.version, 10))
+		res, err := conn.ExecContext(ctx, lockLimit(ctx)+complete(text, args...))
 		if err != nil {
 			return err
 		}

@@ -46,6 +46,28 @@ func TestRenewalOfReadOnly(t *testing.T) {
 	}
 }
 
+// TestRenewalSentTwice has a proxy send a renewal again. In between, one client has read the row,
+// and another has written it. If the row got its version back, the first would write over that.
+func TestRenewalSentTwice(t *testing.T) {
+	t.Parallel()
+	server := database(t)
+	admin := dial(t, server.DSN())
+	const version = "SELECT version FROM snib_locks WHERE name = 'job'"
+	var read int64
+	d := hooked(t, server.DSN(), func(statement string, exec execFunc) (sqldriver.Result, error) {
+		if _, err := exec(); err == nil && strings.Contains(statement, "ttl = GREATEST") {
+			read = number(t, admin, version)
+			must(t, admin, "UPDATE snib_locks SET version = version - 1 WHERE name = 'job'")
+		}
+		return exec()
+	})
+	l := acquire(t, newDriver(t, server.DSN()), request("job", "a"))
+	err := d.Renew(testContext(t), []driver.Lease{l})[0].Err
+	if got := number(t, admin, version); err != nil || got == read {
+		t.Errorf("Renew = %v, and the version is %d, as before", err, got)
+	}
+}
+
 // TestReplicaIsNotWritten has a server set read_only that has become a replica. Its user may write
 // all the same, and what the driver wrote would keep it from replicating any more.
 func TestReplicaIsNotWritten(t *testing.T) {

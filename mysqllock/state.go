@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -159,7 +158,7 @@ func (s *state) args() []any {
 		h.ID, h.TTL, h.Until = "", 0, 0
 		holders = encode(h)
 	}
-	return []any{s.version, int64(s.token), s.Slots, []byte(exclusive.ID), exclusive.TTL, ends, holders}
+	return []any{int64(s.token), s.Slots, []byte(exclusive.ID), exclusive.TTL, ends, holders}
 }
 
 // queueArgs returns the queue of the state as arguments of the statement save.
@@ -177,15 +176,18 @@ func (s *state) queueArgs() []any {
 		[]byte(s.Name)}
 }
 
-// signalFirst signals the driver of the first waiter if that waiter can be granted. If it can't,
-// no waiter behind it can; if it can, its grant signals the next one.
+// signalFirst signals the driver of the first waiter if that waiter can be granted: its grant
+// signals the next one. Otherwise no waiter can be granted, and a signal to a holder, that is to
+// know of them, stays.
 func (s *state) signalFirst() {
-	s.signaled = ""
-	if len(s.Waiters) == 0 {
-		return
+	told := func(h entry) bool { return h.Tell && !h.Kept && h.Process() == s.signaled }
+	if len(s.Waiters) == 0 || !slices.ContainsFunc(s.Holders, told) {
+		s.signaled = ""
 	}
-	if _, grantable, _ := s.Position(s.Waiters[0]); grantable {
-		s.signaled = s.Waiters[0].Process()
+	if len(s.Waiters) > 0 {
+		if _, grantable, _ := s.Position(s.Waiters[0]); grantable {
+			s.signaled = s.Waiters[0].Process()
+		}
 	}
 }
 
@@ -306,7 +308,7 @@ func (m *rowMutex) remember(s *state, res execResult) {
 	if start := res.sent.Add(time.Duration(s.latest-now) * time.Microsecond); start.Before(s.start) {
 		s.start = start
 	}
-	m.last = &state{State: s.State, exists: true, version: s.version, token: s.token, signaled: s.signaled,
+	m.last = &state{State: s.State, exists: true, version: res.version, token: s.token, signaled: s.signaled,
 		known: len(encodeEntries(s.Waiters)), start: res.sent, at: driver.Now()}
 	m.last.Now = now
 }
@@ -397,19 +399,13 @@ func (d *Driver) changeLocked(ctx context.Context, name string, m *rowMutex,
 	}
 }
 
-// newVersion returns a version that no state of any row has.
-func newVersion() int64 { return rand.Int64() }
-
-// save writes a state, unless the row has changed since it was read. Versions are random, so no two
-// states of a row have the same one, whatever a server forgets or rolls back.
+// save writes a state, unless the row has changed since it was read.
 func (d *Driver) save(ctx context.Context, s *state) (res execResult, err error) {
 	if w := s.newcomer; w != nil {
 		return d.exec(ctx, d.sql.Enqueue, []byte(s.signaled), encode(*w), []byte(s.Name), s.Slots > 0, []byte(w.Nonce+" "))
 	}
-	last := s.version
-	s.version = newVersion()
 	if s.exists {
-		return d.exec(ctx, d.sql.Save, slices.Concat(s.args(), s.queueArgs(), []any{last, !s.complete, s.known + 1})...)
+		return d.exec(ctx, d.sql.Save, slices.Concat(s.args(), s.queueArgs(), []any{s.version, !s.complete, s.known + 1})...)
 	}
 	res, err = d.exec(ctx, d.sql.Insert, append(append([]any{[]byte(s.Name)}, s.args()...), s.floor)...)
 	if code(err) == duplicateKey {

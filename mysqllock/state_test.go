@@ -3,7 +3,6 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -31,22 +30,6 @@ func open(t *testing.T) *Driver {
 	}
 	t.Cleanup(func() { _ = d.Close() })
 	return d
-}
-
-// TestHeartbeatOfReplica sends a heartbeat to a server that is read_only, as a user who may write
-// all the same. The driver writes nothing there, and the call fails.
-func TestHeartbeatOfReplica(t *testing.T) {
-	t.Parallel()
-	d := open(t)
-	if err := d.create(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := d.db.Exec("SET GLOBAL read_only = 1"); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.processes.ensureHeartbeat(t.Context(), d); !errors.Is(err, driver.ErrUnavailable) {
-		t.Errorf("a heartbeat to a server that is read-only = %v, want ErrUnavailable", err)
-	}
 }
 
 // TestRequestsDelayNobody has as many requests under way as there may be, which may all wait for
@@ -196,6 +179,29 @@ func TestMinHoldOfRecalledRow(t *testing.T) {
 	s.release(&s.Holders[0])
 	if got := s.Holders[0].Until; got < h.Since+h.MinHold {
 		t.Errorf("a hold is kept for %v from its start, want %v", rows.Between(h.Since, got), rows.Between(0, h.MinHold))
+	}
+}
+
+// TestSignalToHolder has one of two waiters leave before their holder has seen that others wait. It
+// is still told, once, unless nobody waits any more or the lock can be granted.
+func TestSignalToHolder(t *testing.T) {
+	h := entry{Nonce: "h-1", Tell: true, Until: 1}
+	for _, tt := range []struct {
+		name string
+		do   func(s *state)
+		want string
+	}{
+		{"OneLeft", func(s *state) { s.remove("c-1"); s.signalFirst() }, "h"},
+		{"BothLeft", func(s *state) { s.remove("b-1"); s.remove("c-1"); s.signalFirst() }, ""},
+		{"Seen", func(s *state) { s.clearSignal("h") }, ""},
+		{"Released", func(s *state) { s.release(&s.Holders[0]) }, "b"},
+		{"Granted", func(s *state) { s.remove("h-1"); s.signaled = "b"; s.grant(s.Waiters[0], 1) }, ""},
+	} {
+		s := &state{State: rows.State{Holders: []entry{h}, Waiters: []entry{{Nonce: "b-1", Tell: true}, {Nonce: "c-1"}}}}
+		s.signaled = "h"
+		if tt.do(s); s.signaled != tt.want {
+			t.Errorf("%s: the row signals %q, want %q", tt.name, s.signaled, tt.want)
+		}
 	}
 }
 

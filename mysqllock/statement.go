@@ -19,9 +19,7 @@ import (
 // one, even if a server forgets changes. Holders and waiters are lines: a nonce, a space, an
 // [entry] as JSON, a newline.
 //
-// An expression in SET reads a column only before it is assigned, or one that is not assigned at
-// all. So it does not matter whether the server assigns from left to right or all at once
-// (SIMULTANEOUS_ASSIGNMENT).
+// An expression in SET reads no column that was assigned before it.
 //
 // Statements that change the rows of [names] have FORCE INDEX. Without it, the server would scan
 // the whole table if they are a large part of it, and wait for each row that a transaction has

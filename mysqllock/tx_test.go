@@ -163,9 +163,10 @@ func TestTxOfReplica(t *testing.T) {
 	must(t, db, "SET GLOBAL read_only = 1")
 	tx := begin(t, db)
 	for what, err := range map[string]error{
-		"Tx":      mysqllock.Tx(testContext(t), tx, "x", 0),
-		"Row":     mysqllock.Row(testContext(t), tx, 0, "SELECT 1 FROM snib_locks WHERE name = 'x'").Scan(new(int)),
-		"IsOwner": d.IsOwner(testContext(t), tx, "x", token),
+		"Tx":                                    mysqllock.Tx(testContext(t), tx, "x", 0),
+		"Row":                                   mysqllock.Row(testContext(t), tx, 0, "SELECT 1 FROM snib_locks WHERE name = 'x'").Scan(new(int)),
+		"IsOwner":                               d.IsOwner(testContext(t), tx, "x", token),
+		"IsOwner of a name that has no row yet": d.IsOwner(testContext(t), tx, "y", token),
 	} {
 		if !errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("%s = %v, want ErrUnavailable", what, err)

@@ -45,8 +45,11 @@ func TestOptionsRefused(t *testing.T) {
 	}{
 		{"NoConfig", nil, Table("a"), "config: it is nil"},
 		{"Network", &mysql.Config{Net: "pigeon"}, Table("a"), "pigeon"},
-		{"TableName", mysql.NewConfig(), Table("a.b.c"), "more than one dot"},
-		{"ZeroOption", mysql.NewConfig(), Option{}, "the zero Option"},
+		{"TwoDots", mysql.NewConfig(), Table("a.b.c"), "a dot and a name"},
+		{"Placeholder", mysql.NewConfig(), Table("a[names]"), "ASCII"}, // of our statements
+		{"Accent", mysql.NewConfig(), Table("infra.verroués"), "ASCII"},
+		{"LongName", mysql.NewConfig(), Table(strings.Repeat("a", 65)), "1 to 64"},
+		{"ZeroOption", mysql.NewConfig(), Option{}, "a dot and a name"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if d, err := New(tt.conf, tt.opt); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.says) ||

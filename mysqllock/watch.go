@@ -84,7 +84,7 @@ func (d *Driver) onSignal(name string) {
 	}
 	ctx, cancel := context.WithTimeout(d.rows.Life.Context(), rows.HeartbeatTimeout)
 	defer cancel()
-	// If this fails, renewals and the poller find out.
+	// If this fails, the row still signals, and the watcher comes back to it.
 	_ = d.change(ctx, name, func(s *state) (bool, error) {
 		if s.recalled {
 			return false, nil // the signal is about a change of another process

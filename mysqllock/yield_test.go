@@ -1,15 +1,19 @@
 package mysqllock_test
 
 import (
+	"errors"
 	"testing"
 
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
 	"github.com/sniblock/snib/internal/rowstest"
 	"github.com/sniblock/snib/mysqllock"
 )
 
 // TestWatcherLeavesConnection: a waiter has the only connection that the server has left, to
-// watch, and the holder needs it to release the lock.
+// watch, and the holder needs it to release the lock. Then a holder watches there that needs it
+// itself, to renew.
 func TestWatcherLeavesConnection(t *testing.T) {
 	t.Parallel()
 	server := mysqltest.Start(t, "max-connections=10") // and one more, because our account may do everything
@@ -22,7 +26,7 @@ func TestWatcherLeavesConnection(t *testing.T) {
 	}
 	const watching = "SELECT COUNT(*) FROM information_schema.processlist WHERE state = 'User sleep'"
 	others := dial(t, server.DSN())
-	rowstest.YieldTest{
+	f := rowstest.YieldTest{
 		Holder: open(), Waiter: open(),
 		Listens:     func() bool { return number(t, admin, watching) == 1 },
 		Connections: 9,
@@ -30,5 +34,20 @@ func TestWatcherLeavesConnection(t *testing.T) {
 			conn, err := others.Conn(t.Context())
 			return func() { _ = conn.Close() }, err
 		},
-	}.Run(t)
+	}
+	f.Run(t)
+
+	req := request("renewed", "a")
+	req.Tokens, req.OnWanted = 2, func() {}
+	l := acquire(t, f.Waiter, req)
+	livetest.Await(t, "holder that watches", func() error {
+		if !f.Listens() {
+			return errors.New("it does not watch")
+		}
+		return nil
+	})
+	for range f.Connections {
+		livetest.Await(t, "full server", func() error { _, err := f.Connect(); return err })
+	}
+	livetest.Await(t, "renewal", func() error { return f.Waiter.Renew(t.Context(), []driver.Lease{l})[0].Err })
 }

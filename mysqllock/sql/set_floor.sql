@@ -1,2 +1,2 @@
--- Notes the greatest token that a later prune may delete. Parameters: a new version; token, twice.
-UPDATE {table} SET version = ?, token = ? WHERE name = '' AND token < ? AND {commits}
+-- Notes the greatest token that a later prune may delete. Parameter: token, twice.
+UPDATE {table} SET version = [version], token = ? WHERE name = '' AND token < ? AND {commits}
