@@ -272,9 +272,14 @@ func ask(node *redistest.Node, floor, id, mode, waits string) string {
 
 // askFor is ask for a TTL in milliseconds, and returns the whole answer.
 func askFor(node *redistest.Node, ttl, floor, id, mode, waits string) string {
+	return askAt(node, "", ttl, floor, id, mode, waits)
+}
+
+// askAt is askFor with what the names of the server's own keys end in, which is a tag in a Cluster.
+func askAt(node *redistest.Node, tag, ttl, floor, id, mode, waits string) string {
 	rest := `"mode":"` + mode + `","ttl":` + ttl +
 		`,"minhold":0,"tokens":1,"attempt":"1","channel":"snib.c:x","blind":true,"pid":1}`
-	answers, _ := node.Must("EVAL", redislock.RequestScript.Text(), 5, "snib.m", "snib.g", "job", "snib.r:{job}",
+	answers, _ := node.Must("EVAL", redislock.RequestScript.Text(), 5, "snib.m"+tag, "snib.g"+tag, "job", "snib.r:{job}",
 		"snib.q:{job}", floor, "3600000", "0", "A", strconv.Quote(id), mode, ttl, "1", waits, rest).([]any)
 	return fmt.Sprint(answers...)
 }
