@@ -38,7 +38,6 @@ const pingInterval = 3 * time.Second
 const sentinelRefreshInterval = 10 * time.Second
 
 // A Driver takes leases in one Redis: a single server, a master behind Sentinel, or a Cluster.
-// It stands for one process and has one place in each lock's queue.
 type Driver struct {
 	conn Conn
 	conf config

@@ -11,7 +11,7 @@ local function reacquire(id, ttl, value)
   local json, expiry = findGrant(id, value)
   if not json then return end
   extendGrant(id, json, expiry, ttl)
-  if isLong(ttl) then rare().addLongLease(lock, id, ttl) end
+  if isLong(ttl) then rare().addLongLease(id, ttl) end
   return grantAnswerOf(json)
 end
 
