@@ -282,9 +282,16 @@ func TestDemotedMaster(t *testing.T) {
 	})
 	proxy.Redirect(next.Addr())
 	next.Must("REPLICAOF", "NO", "ONE")
-	follow(t, old, next)
+	old.Must("REPLICAOF", "127.0.0.1", "1") // so that it does not hear what the new master publishes
 	free(t, first)
 	granted(t, waiter, enough, "the waiter")
+	wait(t, d2, request("task", "second", time.Minute), 1)
+	livetest.Await(t, "subscription at the new master", func() error {
+		if subscribers(t, next) == 0 {
+			return errors.New("there is none")
+		}
+		return nil
+	})
 	if err := renewAgain(t, d1, second); err != nil {
 		t.Errorf("Renew at the new master = %v", err)
 	}
