@@ -317,18 +317,29 @@ func TestPlacesInGrace(t *testing.T) {
 }
 
 // TestGraceOfAnother asks for a lock that nobody holds, when the grace period is over for the TTL
-// of the request, and not for that of the head of the queue. Nobody is told that the lock is held.
+// of the request, and not for that of the head of the queue. Nobody is told that the lock is held,
+// also if the key of a semaphore still lives, for a lease that was longer than the last one.
 func TestGraceOfAnother(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
-	ask(node, "off", "holder", "x", "0")
-	ask(node, "off", "first", "x", "1")
-	node.Must("DEL", "job") // as the end of the lease does
-	node.Must("HSET", "snib.m", "c", time.Now().Add(-5*time.Second).UnixMicro(), "x", 0)
-	for _, waits := range []string{"0", "1"} {
-		answer := askFor(node, "1000", "1000", "second", "x", waits)
-		if left, err := strconv.Atoi(strings.TrimPrefix(answer, "e ")); err != nil || left < 1 || left > 60_000 {
-			t.Errorf("the second asks, with %s for a place: %q, want e and the time that keeps the first waiting", waits, answer)
+	for _, mode := range []string{"x", "2"} {
+		for _, waits := range []string{"0", "1"} {
+			for _, id := range []string{"holder", "other", "first"} {
+				ask(node, "off", id, mode, "1")
+			}
+			if mode == "x" {
+				node.Must("DEL", "job") // as the end of the lease does
+			} else {
+				node.Must("DEL", "snib.r:{job}")
+				node.Must("HSET", "snib.r:{job}", `"other"`, "0000000000000001")
+			}
+			node.Must("HSET", "snib.m", "c", time.Now().Add(-5*time.Second).UnixMicro(), "x", 0)
+			answer := askFor(node, "1000", "1000", "second", mode, waits)
+			if left, err := strconv.Atoi(strings.TrimPrefix(answer, "e ")); err != nil || left < 1 || left > 60_000 {
+				t.Errorf("%s: the second asks, with %s for a place: %q, want e and the time that keeps the first waiting", mode,
+					waits, answer)
+			}
+			node.Must("DEL", "job", "snib.r:{job}", "snib.q:{job}")
 		}
 	}
 }

@@ -5,7 +5,8 @@
 -- KEYS      lock, grants
 -- Provides  removeEnded()                removes the holds that are over
 --           areOver(mode, value)         reports whether that frees the lock, for another mode
---           timeLeftBeside(mode, value)  for how many ms the holds keep out a request of this mode
+--           timeLeftBeside(mode, value)  for how many ms the holds keep out a request of this mode;
+--                                        -2 if there are none
 --           hasRoomBeside(mode, value)   reports whether a hold fits beside those of the value
 --           writeShared(...)             writes a hold that is not exclusive, for writeHold
 --           hintSharers(channel)         tells the holders that this channel's process waits
@@ -60,7 +61,8 @@ local function hasRoomBeside(mode, value)
 end
 
 local function timeLeftBeside(mode, value)
-  local _, first, final = removeEnded()
+  local left, first, final = removeEnded()
+  if left == 0 then return -2 end
   return math.ceil(((shares(mode, value) and first or final) - now()) / 1000)
 end
 
