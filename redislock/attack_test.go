@@ -22,18 +22,17 @@ func attemptIn(t *testing.T, in any) string {
 	return id
 }
 
-// channels returns the channels with subscribers, as anybody can find them out.
-func channels(t *testing.T, n *redistest.Node) []string {
+// listened waits until so many of our channels have subscribers. It returns them, as anybody can
+// find them out.
+func listened(t *testing.T, n *redistest.Node, want int) (channels []any) {
 	t.Helper()
-	var all []string
-	list, _ := n.Must("PUBSUB", "CHANNELS", "snib.*").([]any)
-	for _, c := range list {
-		all = append(all, fmt.Sprint(c))
-	}
-	if len(all) == 0 {
-		t.Fatal("nobody listens")
-	}
-	return all
+	livetest.Await(t, "subscriptions", func() error {
+		if channels, _ = n.Must("PUBSUB", "CHANNELS", "snib.*").([]any); len(channels) != want {
+			return fmt.Errorf("there are %d, want %d", len(channels), want)
+		}
+		return nil
+	})
+	return channels
 }
 
 // TestForgedGrants publishes all messages to a waiter and a holder, as a sender does that has read
@@ -45,15 +44,8 @@ func TestForgedGrants(t *testing.T) {
 	const ttl = time.Hour // it lasts, however slow the machine is
 	l, lost := livetest.AcquireTold(t, d1, request("job", "holder", ttl))
 	waiter := wait(t, d2, request("job", "waiter", ttl), 1)
-	grant, _ := node.Must("GET", "job").(string)
-	livetest.Await(t, "subscriptions of both", func() error {
-		if n := len(channels(t, node)); n != 2 {
-			return fmt.Errorf("there are %d", n)
-		}
-		return nil
-	})
-	ids := []string{attemptIn(t, node.Must("ZRANGE", "snib.q:{job}", 0, 0)), attemptIn(t, grant)}
-	for _, channel := range channels(t, node) {
+	ids := []string{attemptIn(t, node.Must("ZRANGE", "snib.q:{job}", 0, 0)), attemptIn(t, node.Must("GET", "job"))}
+	for _, channel := range listened(t, node, 2) {
 		for _, id := range ids {
 			for _, word := range []string{"k", "w", "b", "g", "", "o", "l"} {
 				node.Must("PUBLISH", channel, id+" "+word)
@@ -91,17 +83,10 @@ func TestFloodOfMessages(t *testing.T) {
 	req.OnLost = func(error) {} // who wants to be told of a loss
 	l := take(t, d1, req)
 	waiter := wait(t, d2, request("job", "waiter", ttl), 1)
-	grant, _ := node.Must("GET", "job").(string)
-	holder := attemptIn(t, grant)
-	livetest.Await(t, "subscriptions of both", func() error {
-		if n := len(channels(t, node)); n != 2 {
-			return fmt.Errorf("there are %d", n)
-		}
-		return nil
-	})
+	holder := attemptIn(t, node.Must("GET", "job"))
+	all, waiting := listened(t, node, 2), attemptIn(t, node.Must("ZRANGE", "snib.q:{job}", 0, 0))
 	before, began := node.Calls()["evalsha"], time.Now()
 	const messages = 3000
-	all, waiting := channels(t, node), attemptIn(t, node.Must("ZRANGE", "snib.q:{job}", 0, 0))
 	for i := range messages {
 		id, word := flood(i, waiting, holder)
 		for _, channel := range all {

@@ -277,14 +277,12 @@ func keys(t testing.TB, n *redistest.Node) []string {
 // acquisitions that were given up may still be under way.
 func nothingLeft(t testing.TB, n *redistest.Node) {
 	t.Helper()
-	livetest.Await(t, "end of all keys", func() error { return errIfAny(keys(t, n)) })
-}
-
-func errIfAny(keys []string) error {
-	if len(keys) > 0 {
-		return fmt.Errorf("keys left: %q", keys)
-	}
-	return nil
+	livetest.Await(t, "end of all keys", func() error {
+		if left := keys(t, n); len(left) > 0 {
+			return fmt.Errorf("keys left: %q", left)
+		}
+		return nil
+	})
 }
 
 // token returns the token of a lease.

@@ -25,12 +25,7 @@ func TestToldOfLostMemory(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
 			_, told := livetest.AcquireTold(t, d, mode.as(request(mode.name, "holder", time.Minute)))
-			livetest.Await(t, "subscription of the holder", func() error {
-				if n, _ := node.Must("PUBSUB", "CHANNELS", "snib.c:*").([]any); len(n) == 0 {
-					return errors.New("there is none")
-				}
-				return nil
-			})
+			listened(t, node, 1)
 			node.Kill()
 			node.Restart()
 			t.Logf("told %v after the restart", livetest.AwaitLoss(t, told, enough))

@@ -322,24 +322,45 @@ func TestPlacesInGrace(t *testing.T) {
 func TestGraceOfAnother(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
-	for _, mode := range []string{"x", "2"} {
-		for _, waits := range []string{"0", "1"} {
-			for _, id := range []string{"holder", "other", "first"} {
-				ask(node, "off", id, mode, "1")
-			}
-			if mode == "x" {
-				node.Must("DEL", "job") // as the end of the lease does
-			} else {
-				node.Must("DEL", "snib.r:{job}")
-				node.Must("HSET", "snib.r:{job}", `"other"`, "0000000000000001")
-			}
-			node.Must("HSET", "snib.m", "c", time.Now().Add(-5*time.Second).UnixMicro(), "x", 0)
-			answer := askFor(node, "1000", "1000", "second", mode, waits)
-			if left, err := strconv.Atoi(strings.TrimPrefix(answer, "e ")); err != nil || left < 1 || left > 60_000 {
-				t.Errorf("%s: the second asks, with %s for a place: %q, want e and the time that keeps the first waiting", mode,
-					waits, answer)
-			}
-			node.Must("DEL", "job", "snib.r:{job}", "snib.q:{job}")
+	for i, mode := range []string{"x", "x", "2", "2"} {
+		for _, id := range []string{"holder", "other", "first"} {
+			ask(node, "off", id, mode, "1")
+		}
+		if mode == "x" {
+			node.Must("DEL", "job") // as the end of the lease does
+		} else {
+			node.Must("DEL", "snib.r:{job}")
+			node.Must("HSET", "snib.r:{job}", `"other"`, "0000000000000001")
+		}
+		node.Must("HSET", "snib.m", "c", time.Now().Add(-5*time.Second).UnixMicro(), "x", 0)
+		answer := askFor(node, "1000", "1000", "second", mode, strconv.Itoa(i%2))
+		if left, err := strconv.Atoi(strings.TrimPrefix(answer, "e ")); err != nil || left < 1 || left > 60_000 {
+			t.Errorf("%s: the second asks, with %d for a place: %q, want e and the time that keeps the first waiting", mode,
+				i%2, answer)
+		}
+		node.Must("DEL", "job", "snib.r:{job}", "snib.q:{job}")
+	}
+}
+
+// TestHintsToSharers counts the messages to the holders of a shared lock. Each is told of a new
+// waiter, and again by the heartbeats of the first waiter, but not by those of the others.
+func TestHintsToSharers(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d := open(t, at(node.Addr()))
+	for i := range 3 {
+		req := request("job", fmt.Sprint("holder ", i), time.Minute)
+		req.Shared = true
+		take(t, d, req)
+	}
+	for i, step := range []struct {
+		id, waits string
+		want      int
+	}{{"first", "1", 3}, {"second", "1", 3}, {"second", "2", 0}, {"first", "2", 3}} {
+		before := node.Calls()["publish"]
+		ask(node, "off", step.id, "x", step.waits)
+		if got := node.Calls()["publish"] - before; got != step.want {
+			t.Errorf("request %d, of the %s, causes %d messages, want %d", i, step.id, got, step.want)
 		}
 	}
 }

@@ -64,16 +64,16 @@ local function acquireHeld(id, mode, ttl, tokens, waits, rest)
     return answerGrace(grace(parseRequest(firstWaiter()).ttl), id, member)
   end
   if waits == '0' then return 'h ' .. left end
-  local alone = enqueue(id, member)
+  local new, alone = enqueue(id, member)
+  local first = alone or firstWaiter() == member
   local grant = value and not isMulti(value) and parseGrant(value)
   local isForeign = grant == nil
-  if value and not isForeign then -- also with each heartbeat: a message may have been lost
-    if not grant then
-      rare().hintSharers(parseRequest(member).channel)
+  if value and not isForeign then -- also with a heartbeat: a message may have been lost
+    if not grant then -- there may be many sharers, so the first waiter's heartbeats have to do
+      if new or first then rare().hintSharers(parseRequest(member).channel) end
     elseif not isOf(grant.channel, member) then
       hint(grant, 'w')
     end
   end
-  local first = alone or firstWaiter() == member
   return string.format('q %d %d', left, first and (isForeign and 2 or 1) or 0)
 end

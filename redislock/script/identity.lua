@@ -5,24 +5,20 @@
 -- Provides  identify(info)  sets start and unknown, and the fields r, c and x. The argument is what
 --                           INFO says of the server
 
--- says reports whether a section of INFO has all these lines.
-local function says(section, ...)
-  local info = redis.call('INFO', section)
-  for _, line in ipairs({...}) do
-    if not string.find(info, '\n' .. line .. '\r\n', 1, true) then return false end
-  end
-  return true
+local function says(section, line)
+  return string.find(redis.call('INFO', section), '\n' .. line .. '\r\n', 1, true)
 end
 
 local function identify(info)
   setMeta('r', string.match(info, 'run_id:(%w+)'))
   local knew = memory()[2]
   -- A server that was a replica may lack any write of the one that it replaced, or all of them.
-  local wasReplica = not says('replication', 'role:master', 'second_repl_offset:-1')
+  local wasReplica = not says('replication', 'role:master')
+    or not says('replication', 'second_repl_offset:-1')
   -- With DurableAOF, a server that read the file, and not a snapshot, has all grants and renewals
   -- that count. If the file was switched on, or written anew, since then, nobody can tell.
   if knew and not wasReplica and ARGV[3] == '1'
-    and says('persistence', 'aof_enabled:1', 'aof_rewrites:0') then return end
+    and says('persistence', 'aof_enabled:1') and says('persistence', 'aof_rewrites:0') then return end
   if knew or wasReplica then
     -- Writes that were not persisted or replicated in time are lost.
     start, unknown = now(), math.max(0, math.ceil((start - now()) / 1000 + unknown))

@@ -5,8 +5,7 @@
 -- KEYS      lock, grants
 -- Provides  removeEnded()                removes the holds that are over
 --           areOver(mode, value)         reports whether that frees the lock, for another mode
---           timeLeftBeside(mode, value)  for how many ms the holds keep out a request of this mode;
---                                        -2 if there are none
+--           timeLeftBeside(mode, value)  for how many ms the holds keep out a request of this mode
 --           hasRoomBeside(mode, value)   reports whether a hold fits beside those of the value
 --           writeShared(...)             writes a hold that is not exclusive, for writeHold
 --           hintSharers(channel)         tells the holders that this channel's process waits
