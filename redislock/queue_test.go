@@ -365,6 +365,24 @@ func TestHintsToSharers(t *testing.T) {
 	}
 }
 
+// TestKeyEndsWithLastSharer releases a long lease of a lock that others share for a short time. A
+// client of another library, which sees the key alone, waits no longer than they hold it.
+func TestKeyEndsWithLastSharer(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d := open(t, at(node.Addr()))
+	for _, mode := range modes[1:] {
+		long := take(t, d, mode.as(request(mode.name, "long", time.Hour)))
+		take(t, d, mode.as(request(mode.name, "short", time.Minute)))
+		free(t, long)
+		for _, key := range []string{mode.name, "snib.r:{" + mode.name + "}"} {
+			if left := node.Must("PTTL", key).(int64); left < 1 || left > time.Minute.Milliseconds() {
+				t.Errorf("%s lives for another %d ms, want a minute at most", key, left)
+			}
+		}
+	}
+}
+
 // TestReadersAreServedTogether deletes the key of a lock that two readers wait for, as its end
 // does. The one that asks next gets the lock, and so does the other, which need not ask.
 func TestReadersAreServedTogether(t *testing.T) {
