@@ -31,12 +31,8 @@ func TestACL(t *testing.T) {
 		t.Fatalf("the page has the users %q, want two and another", users)
 	}
 	node := used(t, redistest.Single(t, append(users, "user other on >"+secret+" ~other:* +@all resetchannels")...))
-	as := func(user string) *redislock.Driver {
-		o := at(node.Addr())
-		o.Username, o.Password = user, secret
-		return open(t, o, redislock.GraceFloor(distantTTL))
-	}
-	d1, d2 := as("locks"), as("locks")
+	openAs := func(user string) *redislock.Driver { return open(t, as(node, user), redislock.GraceFloor(distantTTL)) }
+	d1, d2 := openAs("locks"), openAs("locks")
 	slack := livetest.Slack(t)
 	for _, mode := range modes {
 		name := "jobs/" + mode.name
@@ -86,7 +82,7 @@ func TestACL(t *testing.T) {
 	denied(d1, "other")
 	forbiddenBeside(t, d1)
 	l := take(t, d1, request("jobs/x", "holder", time.Minute))
-	watch := as("watch")
+	watch := openAs("watch")
 	if st := status(t, watch, "jobs/x"); len(st.Holders) != 1 || st.Holders[0].Token != token(l) {
 		t.Errorf("Status by watch = %+v", st)
 	}
@@ -127,9 +123,7 @@ func TestACL(t *testing.T) {
 func TestErrorIsNoLoss(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t, "user app on >"+secret+" ~* &* +@all"))
-	o := at(node.Addr())
-	o.Username, o.Password = "app", secret
-	d := open(t, o)
+	d := open(t, as(node, "app"))
 	for _, mode := range modes {
 		l := take(t, d, mode.as(request(mode.name, "holder", time.Minute)))
 		right := "get"
@@ -152,11 +146,25 @@ func TestErrorIsNoLoss(t *testing.T) {
 		}
 		free(t, l)
 	}
+}
+
+// TestLongLeaseIsKnownAfterRenewal checks that the store knows how long a renewed lease lives, also
+// if it is renewed together with one whose name is forbidden.
+func TestLongLeaseIsKnownAfterRenewal(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t, "user app on >"+secret+" ~* &* +@all"))
+	d := open(t, as(node, "app"))
 	ours, theirs := take(t, d, request("ours", "holder", time.Minute)), take(t, d, request("theirs", "holder", time.Minute))
-	node.Must("ACL", "SETUSER", "app", "resetkeys", "~ours", "~snib.*")
-	r := d.Renew(t.Context(), []driver.Lease{theirs, ours})
-	if r[0].Err == nil || errors.Is(r[0].Err, driver.ErrLost) || r[1].Err != nil {
-		t.Errorf("Renew of a forbidden name and another = %v, %v, want the server's error and nil", r[0].Err, r[1].Err)
+	for _, rights := range [][]any{{"~*"}, {"resetkeys", "~ours", "~snib.*"}} {
+		node.Must(append([]any{"ACL", "SETUSER", "app"}, rights...)...)
+		end := node.Must("ZSCORE", "snib.g", `60000 "holder" ours`)
+		r := d.Renew(t.Context(), []driver.Lease{theirs, ours})
+		if renewed := node.Must("ZSCORE", "snib.g", `60000 "holder" ours`); r[1].Err != nil || renewed == nil || renewed == end {
+			t.Errorf("with %q: Renew = %v, and the end of the lease is listed as %v, before as %v", rights, r[1].Err, renewed, end)
+		}
+		if forbidden := len(rights) > 1; (r[0].Err != nil) != forbidden || errors.Is(r[0].Err, driver.ErrLost) {
+			t.Errorf("with %q: Renew of the other lease = %v", rights, r[0].Err)
+		}
 	}
 }
 
@@ -172,12 +180,10 @@ func TestPrefix(t *testing.T) {
 		users = append(users, "user "+user+" on >"+secret+" resetchannels ~"+user+":* &"+user+":* +@all")
 	}
 	node := redistest.Single(t, users...)
-	as := func(user string) *redislock.Driver {
-		o := at(node.Addr())
-		o.Username, o.Password = user, secret
-		return open(t, o, redislock.Prefix(user+":"), redislock.FailoverGrace(false))
+	openAs := func(user string) *redislock.Driver {
+		return open(t, as(node, user), redislock.Prefix(user+":"), redislock.FailoverGrace(false))
 	}
-	d1, d2, other := as("app"), as("app"), as("web")
+	d1, d2, other := openAs("app"), openAs("app"), openAs("web")
 	for _, mode := range modes {
 		req := func(id string) driver.Request { return mode.as(request("jobs/"+mode.name, id, time.Minute)) }
 		l := take(t, d1, req("holder"))

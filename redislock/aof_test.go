@@ -331,14 +331,7 @@ func TestDurableGrace(t *testing.T) {
 			spoil: func(t *testing.T, n *redistest.Node, p *livetest.Proxy) {
 				t.Helper()
 				replica := redistest.SingleAOF(t, "appendfsync always")
-				host, port, _ := strings.Cut(n.Addr(), ":")
-				replica.Must("REPLICAOF", host, port)
-				livetest.Await(t, "replica", func() error {
-					if link := info(t, replica, "replication", "master_link_status"); link != "up" {
-						return errors.New(link)
-					}
-					return nil
-				})
+				follow(t, replica, n)
 				n.Kill()
 				replica.Must("REPLICAOF", "NO", "ONE")
 				p.Redirect(replica.Addr())
@@ -400,14 +393,7 @@ func TestDurableRefuses(t *testing.T) {
 		{"Replicas", func(t *testing.T) rueidis.ClientOption {
 			t.Helper()
 			node := single(t)
-			host, port, _ := strings.Cut(node.Addr(), ":")
-			redistest.SingleAOF(t).Must("REPLICAOF", host, port)
-			livetest.Await(t, "replica", func() error {
-				if n := info(t, node, "replication", "connected_slaves"); n == "0" {
-					return errors.New("there is none")
-				}
-				return nil
-			})
+			follow(t, redistest.SingleAOF(t), node)
 			return at(node.Addr())
 		}, nil, "has replicas"},
 		{"NoWAITAOF", func(t *testing.T) rueidis.ClientOption {

@@ -1,9 +1,7 @@
 package redislock_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,41 +10,29 @@ import (
 	"github.com/sniblock/snib/internal/livetest/redistest"
 )
 
-// attemptOf returns the number of a waiter's attempt, as read by somebody who may read the store.
-func attemptOf(t *testing.T, n *redistest.Node, name, id string) string {
+// attemptIn returns the number of the attempt in a grant, or in an answer with one request, as read
+// by somebody who may read the store.
+func attemptIn(t *testing.T, in any) string {
 	t.Helper()
-	members, _ := n.Must("ZRANGE", "snib.q:{"+name+"}", 0, -1).([]any)
-	for _, member := range members {
-		if request, ok := strings.CutPrefix(fmt.Sprint(member), strconv.Quote(id)+","); ok {
-			return attemptIn(t, "{"+request)
+	_, after, _ := strings.Cut(fmt.Sprint(in), `"attempt":"`)
+	id, _, found := strings.Cut(after, `"`)
+	if !found {
+		t.Fatalf("%q has no attempt", in)
+	}
+	return id
+}
+
+// listened waits until so many of our channels have subscribers. It returns them, as anybody can
+// find them out.
+func listened(t *testing.T, n *redistest.Node, want int) (channels []any) {
+	t.Helper()
+	livetest.Await(t, "subscriptions", func() error {
+		if channels, _ = n.Must("PUBSUB", "CHANNELS", "snib.*").([]any); len(channels) != want {
+			return fmt.Errorf("there are %d, want %d", len(channels), want)
 		}
-	}
-	t.Fatalf("%s is not in the queue %q", id, members)
-	return ""
-}
-
-// attemptIn returns the number of the attempt in a request or a grant.
-func attemptIn(t *testing.T, text string) string {
-	t.Helper()
-	var r struct{ Attempt string }
-	if err := json.Unmarshal([]byte(text), &r); err != nil || r.Attempt == "" {
-		t.Fatalf("%q has no attempt: %v", text, err)
-	}
-	return r.Attempt
-}
-
-// channels returns the channels with subscribers, as anybody can find them out.
-func channels(t *testing.T, n *redistest.Node) []string {
-	t.Helper()
-	var all []string
-	list, _ := n.Must("PUBSUB", "CHANNELS", "snib.*").([]any)
-	for _, c := range list {
-		all = append(all, fmt.Sprint(c))
-	}
-	if len(all) == 0 {
-		t.Fatal("nobody listens")
-	}
-	return all
+		return nil
+	})
+	return channels
 }
 
 // TestForgedGrants publishes all messages to a waiter and a holder, as a sender does that has read
@@ -58,15 +44,8 @@ func TestForgedGrants(t *testing.T) {
 	const ttl = time.Hour // it lasts, however slow the machine is
 	l, lost := livetest.AcquireTold(t, d1, request("job", "holder", ttl))
 	waiter := wait(t, d2, request("job", "waiter", ttl), 1)
-	grant, _ := node.Must("GET", "job").(string)
-	livetest.Await(t, "subscriptions of both", func() error {
-		if n := len(channels(t, node)); n != 2 {
-			return fmt.Errorf("there are %d", n)
-		}
-		return nil
-	})
-	ids := []string{attemptOf(t, node, "job", "waiter"), attemptIn(t, grant)}
-	for _, channel := range channels(t, node) {
+	ids := []string{attemptIn(t, node.Must("ZRANGE", "snib.q:{job}", 0, 0)), attemptIn(t, node.Must("GET", "job"))}
+	for _, channel := range listened(t, node, 2) {
 		for _, id := range ids {
 			for _, word := range []string{"k", "w", "b", "g", "", "o", "l"} {
 				node.Must("PUBLISH", channel, id+" "+word)
@@ -104,17 +83,10 @@ func TestFloodOfMessages(t *testing.T) {
 	req.OnLost = func(error) {} // who wants to be told of a loss
 	l := take(t, d1, req)
 	waiter := wait(t, d2, request("job", "waiter", ttl), 1)
-	grant, _ := node.Must("GET", "job").(string)
-	holder := attemptIn(t, grant)
-	livetest.Await(t, "subscriptions of both", func() error {
-		if n := len(channels(t, node)); n != 2 {
-			return fmt.Errorf("there are %d", n)
-		}
-		return nil
-	})
+	holder := attemptIn(t, node.Must("GET", "job"))
+	all, waiting := listened(t, node, 2), attemptIn(t, node.Must("ZRANGE", "snib.q:{job}", 0, 0))
 	before, began := node.Calls()["evalsha"], time.Now()
 	const messages = 3000
-	all, waiting := channels(t, node), attemptOf(t, node, "job", "waiter")
 	for i := range messages {
 		id, word := flood(i, waiting, holder)
 		for _, channel := range all {

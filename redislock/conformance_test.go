@@ -161,6 +161,13 @@ func at(addr string) rueidis.ClientOption {
 	return rueidis.ClientOption{InitAddress: []string{addr}, Password: password}
 }
 
+// as returns the options for one of the server's users, whose password is secret.
+func as(n *redistest.Node, user string) rueidis.ClientOption {
+	o := at(n.Addr())
+	o.Username, o.Password = user, secret
+	return o
+}
+
 func open(t testing.TB, o rueidis.ClientOption, opts ...redislock.Option) *redislock.Driver {
 	t.Helper()
 	var d *redislock.Driver

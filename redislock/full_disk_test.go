@@ -55,13 +55,7 @@ func endSubscription(t *testing.T, shim *livetest.Shim, node *redistest.Node, ke
 	node.AwaitFullDisk(key)
 	cancel()
 	<-ended
-	checkAnswers(t, conn, key)
-}
-
-// checkAnswers checks that the answers to commands are those to these commands.
-func checkAnswers(t *testing.T, conn redislock.Conn, key string) {
-	t.Helper()
-	for range 3 {
+	for range 3 { // the answers to commands are those to these commands
 		reply := conn.Eval(t.Context(), redislock.Call{Command: "EXISTS", Keys: []string{key + "missing"}})[0]
 		if reply.Err != nil || strings.Join(reply.Lines, " ") != "0" {
 			t.Errorf("EXISTS = %q, %v, want 0", reply.Lines, reply.Err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -203,14 +202,7 @@ func TestPromotion(t *testing.T) {
 	replica := redistest.Single(t, "replica-read-only yes")
 	d1 := open(t, at(master.Addr()))
 	d2 := open(t, at(replica.Addr())) // while it is still a master: a replica is rejected
-	host, port, _ := strings.Cut(master.Addr(), ":")
-	replica.Must("REPLICAOF", host, port)
-	livetest.Await(t, "link", func() error {
-		if link := info(t, replica, "replication", "master_link_status"); link != "up" {
-			return errors.New(link)
-		}
-		return nil
-	})
+	follow(t, replica, master)
 	first := take(t, d1, request("job", "first", ttl))
 	waiter := begin(t, d2, request("job", "second", ttl))
 	time.Sleep(300 * time.Millisecond) // which fails with READONLY
@@ -225,17 +217,50 @@ func TestPromotion(t *testing.T) {
 	}
 }
 
+// TestPromotedWithoutMemory promotes servers, in every way, that know of no lock and are older than
+// any lease. They may lack leases of the old master all the same, so they grant nothing yet.
+func TestPromotedWithoutMemory(t *testing.T) {
+	t.Parallel()
+	byHand := func(t *testing.T, n *redistest.Node) *redistest.Node {
+		t.Helper()
+		aged(t, n)
+		n.Must("REPLICAOF", "NO", "ONE")
+		return n
+	}
+	for name, promoted := range map[string]func(*testing.T) *redistest.Node{
+		"Unused": func(t *testing.T) *redistest.Node {
+			n := redistest.Single(t)
+			follow(t, n, redistest.Single(t))
+			return byHand(t, n)
+		},
+		"NeverSynced": func(t *testing.T) *redistest.Node {
+			n := redistest.Single(t)
+			n.Must("REPLICAOF", "127.0.0.1", "1")
+			return byHand(t, n)
+		},
+		"Cluster": func(t *testing.T) *redistest.Node {
+			c := redistest.Cluster(t)
+			aged(t, c.Nodes()[0])
+			slot := c.SlotOf("job")
+			return c.WaitForFailover(slot, c.KillMasterOf(slot))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if got := askAt(promoted(t), ":{job}", "1000", "2000", "first", "x", "0"); got != "e 2000" {
+				t.Errorf("the first request after the promotion: %q, want e 2000, which is the floor", got)
+			}
+		})
+	}
+}
+
 // TestDemotedMaster promotes a replica behind the address that clients use, and makes a replica of
 // the old master, as managed services do. Connections to it stay open, and it answers them. Holder
 // and waiter get to the new master without a restart.
 func TestDemotedMaster(t *testing.T) {
 	t.Parallel()
 	old, next := redistest.Single(t), redistest.Single(t)
-	follow := func(node, master *redistest.Node) {
-		host, port, _ := strings.Cut(master.Addr(), ":")
-		node.Must("REPLICAOF", host, port)
-	}
-	follow(next, old)
+	follow(t, next, old)
 	proxy := livetest.NewProxy(t, old.Addr())
 	d1 := open(t, at(proxy.Addr()), redislock.FailoverGrace(false))
 	d2 := open(t, at(proxy.Addr()), redislock.FailoverGrace(false))
@@ -249,9 +274,11 @@ func TestDemotedMaster(t *testing.T) {
 	})
 	proxy.Redirect(next.Addr())
 	next.Must("REPLICAOF", "NO", "ONE")
-	follow(old, next)
+	old.Must("REPLICAOF", "127.0.0.1", "1") // so that it does not hear what the new master publishes
 	free(t, first)
 	granted(t, waiter, enough, "the waiter")
+	wait(t, d2, request("task", "second", time.Minute), 1)
+	listened(t, next, 1)
 	if err := renewAgain(t, d1, second); err != nil {
 		t.Errorf("Renew at the new master = %v", err)
 	}
@@ -311,13 +338,7 @@ func TestFlush(t *testing.T) {
 	node := used(t, redistest.Single(t))
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
 	const ttl = 4 * time.Second // of those who get the lock from a server without memory
-	livetest.Await(t, "server that is older than the TTL", func() error {
-		// Uptime may be a second too long.
-		if seconds, _ := strconv.Atoi(info(t, node, "server", "uptime_in_seconds")); seconds < 6 {
-			return fmt.Errorf("it is %d seconds old", seconds)
-		}
-		return nil
-	})
+	aged(t, node)
 	l := take(t, d1, request("job", "first", time.Minute))
 	waiter := wait(t, d2, request("job", "second", ttl), 1)
 	node.Must("FLUSHALL")

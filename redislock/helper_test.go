@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -225,6 +226,31 @@ func pending(t testing.TB, done <-chan result, who, when string) {
 	}
 }
 
+// follow makes a server the replica of another, and returns when it has the data of that.
+func follow(t testing.TB, n, master *redistest.Node) {
+	t.Helper()
+	host, port, _ := strings.Cut(master.Addr(), ":")
+	n.Must("REPLICAOF", host, port)
+	livetest.Await(t, "link", func() error {
+		if link := info(t, n, "replication", "master_link_status"); link != "up" {
+			return errors.New(link)
+		}
+		return nil
+	})
+}
+
+// aged waits until a server is so old that a lease of 4 s from before its start is over. Its uptime
+// may be a second too long.
+func aged(t testing.TB, n *redistest.Node) {
+	t.Helper()
+	livetest.Await(t, "server that is old enough", func() error {
+		if seconds, _ := strconv.Atoi(info(t, n, "server", "uptime_in_seconds")); seconds < 6 {
+			return fmt.Errorf("it is %d seconds old", seconds)
+		}
+		return nil
+	})
+}
+
 // info returns one field of INFO.
 func info(t testing.TB, n *redistest.Node, section, field string) string {
 	t.Helper()
@@ -251,14 +277,12 @@ func keys(t testing.TB, n *redistest.Node) []string {
 // acquisitions that were given up may still be under way.
 func nothingLeft(t testing.TB, n *redistest.Node) {
 	t.Helper()
-	livetest.Await(t, "end of all keys", func() error { return errIfAny(keys(t, n)) })
-}
-
-func errIfAny(keys []string) error {
-	if len(keys) > 0 {
-		return fmt.Errorf("keys left: %q", keys)
-	}
-	return nil
+	livetest.Await(t, "end of all keys", func() error {
+		if left := keys(t, n); len(left) > 0 {
+			return fmt.Errorf("keys left: %q", left)
+		}
+		return nil
+	})
 }
 
 // token returns the token of a lease.

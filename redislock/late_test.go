@@ -161,10 +161,7 @@ func TestLateHeartbeat(t *testing.T) {
 		node := used(t, redistest.Single(t))
 		d := open(t, at(node.Addr()))
 		c := &heartbeatConn{caught: make(chan struct{})}
-		other := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
-			c.Conn = inner
-			return c
-		})
+		other := openOn(t, node, func(inner redislock.Conn) redislock.Conn { c.Conn = inner; return c })
 		first, req := request("job", "holder", time.Hour), mode.as(request("job", "waiter", time.Hour))
 		if req.Slots > 0 {
 			first.Slots, req.Slots = 1, 1
@@ -193,44 +190,40 @@ func TestLateTake(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
 	c := &heartbeatConn{caught: make(chan struct{}), armed: true}
-	d := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
-		c.Conn = inner
-		return c
-	})
+	d := openOn(t, node, func(inner redislock.Conn) redislock.Conn { c.Conn = inner; return c })
 	free(t, take(t, d, request("job", "holder", time.Hour)))
 	c.Conn.Eval(t.Context(), c.late...)
 	awaitWithdrawal(t, open(t, at(node.Addr())))
 }
 
-// A refusedConn can't reach its server any more once it is down.
-type refusedConn struct {
+// An evalConn makes its calls by eval.
+type evalConn struct {
 	redislock.Conn
-	down atomic.Bool
-	sent atomic.Int64 // calls since then
+	eval func(context.Context, ...redislock.Call) []redislock.Reply
 }
 
-func (c *refusedConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
-	if !c.down.Load() {
-		return c.Conn.Eval(ctx, calls...)
-	}
-	if slices.Contains(calls[0].Args, "w") {
-		c.sent.Add(1)
-	}
-	err := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
-	return []redislock.Reply{{Err: err}}
+func (c evalConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
+	return c.eval(ctx, calls...)
 }
 
 // TestNothingToWithdraw gives requests up whose connections were refused: there is nothing to
 // withdraw.
 func TestNothingToWithdraw(t *testing.T) {
 	t.Parallel()
-	node := used(t, redistest.Single(t))
-	var c *refusedConn
-	d := openOn(t, node, func(inner redislock.Conn) redislock.Conn {
-		c = &refusedConn{Conn: inner}
-		return c
+	down := false
+	d := openOn(t, used(t, redistest.Single(t)), func(inner redislock.Conn) redislock.Conn {
+		return evalConn{inner, func(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
+			if !down {
+				return inner.Eval(ctx, calls...)
+			}
+			if slices.Contains(calls[0].Args, "w") {
+				t.Error("a withdrawal of a request that was not sent")
+			}
+			err := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
+			return []redislock.Reply{{Err: err}}
+		}}
 	})
-	c.down.Store(true)
+	down = true
 	for i := range 3 {
 		req := request("job", fmt.Sprint("owner ", i), time.Minute)
 		req.NoWait = true
@@ -238,23 +231,6 @@ func TestNothingToWithdraw(t *testing.T) {
 			t.Fatalf("Acquire = %v, %v, want ErrUnavailable", l, err)
 		}
 	}
-	if n := c.sent.Load(); n > 0 {
-		t.Errorf("%d withdrawals of requests that were not sent", n)
-	}
-}
-
-// A closingConn closes the driver when the server has granted a lock, before the driver is told.
-type closingConn struct {
-	redislock.Conn
-	close func()
-}
-
-func (c *closingConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
-	replies := c.Conn.Eval(ctx, calls...)
-	if slices.Contains(calls[0].Args, "A") {
-		c.close()
-	}
-	return replies
 }
 
 // TestGrantMeetsClose closes a driver while the answer to its first request is under way. Acquire
@@ -262,17 +238,22 @@ func (c *closingConn) Eval(ctx context.Context, calls ...redislock.Call) []redis
 func TestGrantMeetsClose(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
-	c := new(closingConn)
-	d := openOn(t, node, func(inner redislock.Conn) redislock.Conn { c.Conn = inner; return c })
-	c.close = func() {
-		go d.Close()
-		livetest.Await(t, "begin of Close", func() error {
-			if _, err := d.Status(t.Context(), "job"); !errors.Is(err, driver.ErrClosed) {
-				return fmt.Errorf("Status = %w", err)
+	var d *redislock.Driver
+	d = openOn(t, node, func(inner redislock.Conn) redislock.Conn {
+		return evalConn{inner, func(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
+			replies := inner.Eval(ctx, calls...)
+			if slices.Contains(calls[0].Args, "A") {
+				go d.Close()
+				livetest.Await(t, "begin of Close", func() error {
+					if _, err := d.Status(t.Context(), "job"); !errors.Is(err, driver.ErrClosed) {
+						return fmt.Errorf("Status = %w", err)
+					}
+					return nil
+				})
 			}
-			return nil
-		})
-	}
+			return replies
+		}}
+	})
 	if l, err := d.Acquire(t.Context(), request("job", "holder", time.Hour)); !errors.Is(err, driver.ErrClosed) {
 		t.Fatalf("Acquire = %v, %v, want ErrClosed", l, err)
 	}

@@ -174,7 +174,7 @@ func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 			calls.Go(func() {
 				err := d.renewBatch(ctx, due, batch, answers, false)
 				if isMoving(err) || isForbidden(err) && len(batch) > 1 {
-					d.renewEach(ctx, due, batch, answers)
+					d.renewEach(ctx, due, batch, answers, isMoving(err))
 				}
 			})
 		}
@@ -196,13 +196,13 @@ func (d *Driver) renewBatch(ctx context.Context, due []driver.Lease, indexes []i
 
 // renewEach renews leases one by one: some have names that are forbidden to our user, or their slot
 // is moving to another node of a Cluster, and keys that are on different nodes can't be used in one
-// call.
-func (d *Driver) renewEach(ctx context.Context, due []driver.Lease, indexes []int, answers []driver.Renewal) {
+// call. The key of an exclusive lock is on one node only, and will do until the move ends.
+func (d *Driver) renewEach(ctx context.Context, due []driver.Lease, indexes []int, answers []driver.Renewal,
+	moving bool) {
 	var calls sync.WaitGroup
 	for _, index := range indexes {
 		calls.Go(func() {
-			// The key of an exclusive lock is on one node only, and will do for now.
-			lockOnly := due[index].(*lease).isExclusive()
+			lockOnly := moving && due[index].(*lease).isExclusive()
 			_ = d.renewBatch(ctx, due, []int{index}, answers, lockOnly) // the answers have the error
 		})
 	}

@@ -136,8 +136,7 @@ func TestNothingLeftOfDead(t *testing.T) {
 	t.Parallel()
 	const ttl = 20 * time.Second
 	master, replica := used(t, redistest.Single(t)), redistest.Single(t)
-	host, port, _ := strings.Cut(master.Addr(), ":")
-	replica.Must("REPLICAOF", host, port)
+	follow(t, replica, master)
 	d := open(t, at(master.Addr()))
 	var dead []*livetest.Child
 	for _, mode := range modes {

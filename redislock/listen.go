@@ -154,12 +154,13 @@ func (l *listener) endIfIdle(s *subscription, end context.CancelFunc) {
 }
 
 // isDeaf reports whether the server that executes our commands does not know the subscription.
-// After a failover, that may be at the old master, which is cut off and still answers.
+// After a failover, that may be at the old master, which our commands left although it still
+// answers. In a Cluster, PUBLISH counts the subscribers of one of many servers.
 func (l *listener) isDeaf(s *subscription) bool {
 	l.mu.Lock()
 	isConnected := s.isConnected
 	l.mu.Unlock()
-	if !isConnected || !l.d.conn.IsSentinel() { // only there, commands leave a server that still answers
+	if !isConnected || l.d.conn.IsCluster() {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(l.d.life.Context(), ioTimeout)

@@ -25,12 +25,7 @@ func TestToldOfLostMemory(t *testing.T) {
 	for _, mode := range modes {
 		t.Run(mode.name, func(t *testing.T) {
 			_, told := livetest.AcquireTold(t, d, mode.as(request(mode.name, "holder", time.Minute)))
-			livetest.Await(t, "subscription of the holder", func() error {
-				if n, _ := node.Must("PUBSUB", "CHANNELS", "snib.c:*").([]any); len(n) == 0 {
-					return errors.New("there is none")
-				}
-				return nil
-			})
+			listened(t, node, 1)
 			node.Kill()
 			node.Restart()
 			t.Logf("told %v after the restart", livetest.AwaitLoss(t, told, enough))
@@ -135,24 +130,6 @@ func TestGraceOfCluster(t *testing.T) {
 	free(t, take(t, d, request("job", "next", time.Minute)))
 }
 
-// TestLongLeaseIsKnownAfterRenewal checks that the store knows how long a renewed lease lives.
-func TestLongLeaseIsKnownAfterRenewal(t *testing.T) {
-	t.Parallel()
-	node := used(t, redistest.Single(t))
-	d := open(t, at(node.Addr()))
-	l := take(t, d, request("job", "holder", time.Minute))
-	end := func() any { return node.Must("ZSCORE", "snib.g", fmt.Sprintf("60000 %q job", l.ID())) }
-	granted := end()
-	if err := renew(t, d, l); err != nil {
-		t.Fatal(err)
-	}
-	if renewed := end(); granted == nil || renewed == nil || renewed == granted {
-		t.Errorf("the lease ends at %v, and after its renewal at %v, in microseconds", granted, renewed)
-	}
-	free(t, l)
-	nothingLeft(t, node)
-}
-
 // TestLimits checks that options that can't be used are rejected, and the default of MaxTTL.
 func TestLimits(t *testing.T) {
 	t.Parallel()
@@ -238,19 +215,19 @@ func TestMalformedQueue(t *testing.T) {
 func TestForeignChannel(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
-	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
-	l := take(t, d1, request("job", "holder", time.Minute))
+	l := take(t, open(t, at(node.Addr())), request("job", "holder", time.Minute))
 	before := node.Calls()["publish"]
 	node.Must("SET", "job", fmt.Sprintf(
 		`{"snib":2,"id":%q,"token":%d,"since":1,"mode":"x","ttl":60000,"minhold":0,"tokens":1,"attempt":"1","channel":"orders"}`,
 		l.ID(), token(l)), "PX", 60000)
-	waiter := wait(t, d2, request("job", "waiter", time.Minute), 1)
-	if n := node.Calls()["publish"] - before; n != 0 {
-		t.Errorf("%d messages to a channel that is not ours", n)
+	queued := ask(node, "off", "waiter", "x", "1")
+	if n := node.Calls()["publish"] - before; n != 0 || queued != "q" {
+		t.Errorf("the waiter is told %s, want q, and %d messages went to a channel that is not ours", queued, n)
 	}
 	free(t, l)
-	next, _ := granted(t, waiter, enough, "the waiter")
-	free(t, next)
+	if got := ask(node, "off", "waiter", "x", "2"); got != "g" {
+		t.Errorf("after the release the waiter is told %s, want g", got)
+	}
 }
 
 // TestWildToken sets the last token to a value that Lua can't count beyond. Nothing is granted,

@@ -170,9 +170,7 @@ func TestDenied(t *testing.T) {
 			" ~* resetchannels &snib.* -@all +@connection +@read +@write +@pubsub +@scripting +info +time +config|get "+
 			"+cluster +role +scan"))
 	for _, user := range []string{"nokeys", "readonly", "least"} {
-		o := at(node.Addr())
-		o.Username, o.Password = user, secret
-		d := open(t, o)
+		d := open(t, as(node, user))
 		ctx, cancel := context.WithTimeout(t.Context(), enough)
 		l, err := d.Acquire(ctx, request("job", user, time.Minute))
 		if user == "least" {
@@ -305,30 +303,20 @@ func fakeRedis(t *testing.T, version string) (addr string) {
 	})
 }
 
-func command(in *bufio.Reader) ([]string, error) {
-	line, err := in.ReadString('\n')
-	if err != nil {
-		return nil, err
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, "*")))
-	if err != nil || n < 1 {
+func command(in *bufio.Reader) (words []string, err error) {
+	var n, size int
+	if _, err := fmt.Fscanf(in, "*%d\n", &n); err != nil || n < 1 {
 		return nil, errors.New("not a command")
 	}
-	words := make([]string, n)
-	for i := range words {
-		line, err := in.ReadString('\n')
-		if err != nil {
-			return nil, err
-		}
-		size, err := strconv.Atoi(strings.TrimSpace(strings.TrimPrefix(line, "$")))
-		if err != nil {
+	for range n {
+		if _, err := fmt.Fscanf(in, "$%d\n", &size); err != nil {
 			return nil, err
 		}
 		text := make([]byte, size+2)
 		if _, err := io.ReadFull(in, text); err != nil {
 			return nil, err
 		}
-		words[i] = string(text[:size])
+		words = append(words, string(text[:size]))
 	}
 	return words, nil
 }

@@ -76,9 +76,7 @@ func Prefix(text string) Option {
 // the leases that it may have forgotten are over. It is on by default. When it is off, a
 // failover can give a lock to two holders. The grace period lasts as long as the longest lease
 // that the server knows to live, and at least as long as [GraceFloor]. A new server is treated
-// as one that has lost its memory.
-//
-// The driver reads INFO for this. All processes that share locks should have the same setting.
+// as one that has lost its memory. All processes that share locks should have the same setting.
 func FailoverGrace(on bool) Option { return Option{func(c *config) { c.grace = on }} }
 
 // GraceFloor sets the minimum time for which a server grants nothing after a restart or a

@@ -272,9 +272,14 @@ func ask(node *redistest.Node, floor, id, mode, waits string) string {
 
 // askFor is ask for a TTL in milliseconds, and returns the whole answer.
 func askFor(node *redistest.Node, ttl, floor, id, mode, waits string) string {
+	return askAt(node, "", ttl, floor, id, mode, waits)
+}
+
+// askAt is askFor with what the names of the server's own keys end in, which is a tag in a Cluster.
+func askAt(node *redistest.Node, tag, ttl, floor, id, mode, waits string) string {
 	rest := `"mode":"` + mode + `","ttl":` + ttl +
 		`,"minhold":0,"tokens":1,"attempt":"1","channel":"snib.c:x","blind":true,"pid":1}`
-	answers, _ := node.Must("EVAL", redislock.RequestScript.Text(), 5, "snib.m", "snib.g", "job", "snib.r:{job}",
+	answers, _ := node.Must("EVAL", redislock.RequestScript.Text(), 5, "snib.m"+tag, "snib.g"+tag, "job", "snib.r:{job}",
 		"snib.q:{job}", floor, "3600000", "0", "A", strconv.Quote(id), mode, ttl, "1", waits, rest).([]any)
 	return fmt.Sprint(answers...)
 }
@@ -312,18 +317,68 @@ func TestPlacesInGrace(t *testing.T) {
 }
 
 // TestGraceOfAnother asks for a lock that nobody holds, when the grace period is over for the TTL
-// of the request, and not for that of the head of the queue. Nobody is told that the lock is held.
+// of the request, and not for that of the head of the queue. Nobody is told that the lock is held,
+// also if the key of a semaphore still lives, for a lease that was longer than the last one.
 func TestGraceOfAnother(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
-	ask(node, "off", "holder", "x", "0")
-	ask(node, "off", "first", "x", "1")
-	node.Must("DEL", "job") // as the end of the lease does
-	node.Must("HSET", "snib.m", "c", time.Now().Add(-5*time.Second).UnixMicro(), "x", 0)
-	for _, waits := range []string{"0", "1"} {
-		answer := askFor(node, "1000", "1000", "second", "x", waits)
+	for i, mode := range []string{"x", "x", "2", "2"} {
+		for _, id := range []string{"holder", "other", "first"} {
+			ask(node, "off", id, mode, "1")
+		}
+		if mode == "x" {
+			node.Must("DEL", "job") // as the end of the lease does
+		} else {
+			node.Must("DEL", "snib.r:{job}")
+			node.Must("HSET", "snib.r:{job}", `"other"`, "0000000000000001")
+		}
+		node.Must("HSET", "snib.m", "c", time.Now().Add(-5*time.Second).UnixMicro(), "x", 0)
+		answer := askFor(node, "1000", "1000", "second", mode, strconv.Itoa(i%2))
 		if left, err := strconv.Atoi(strings.TrimPrefix(answer, "e ")); err != nil || left < 1 || left > 60_000 {
-			t.Errorf("the second asks, with %s for a place: %q, want e and the time that keeps the first waiting", waits, answer)
+			t.Errorf("%s: the second asks, with %d for a place: %q, want e and the time that keeps the first waiting", mode,
+				i%2, answer)
+		}
+		node.Must("DEL", "job", "snib.r:{job}", "snib.q:{job}")
+	}
+}
+
+// TestHintsToSharers counts the messages to the holders of a shared lock. Each is told of a new
+// waiter, and again by the heartbeats of the first waiter, but not by those of the others.
+func TestHintsToSharers(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d := open(t, at(node.Addr()))
+	for i := range 3 {
+		req := request("job", fmt.Sprint("holder ", i), time.Minute)
+		req.Shared = true
+		take(t, d, req)
+	}
+	for i, step := range []struct {
+		id, waits string
+		want      int
+	}{{"first", "1", 3}, {"second", "1", 3}, {"second", "2", 0}, {"first", "2", 3}} {
+		before := node.Calls()["publish"]
+		ask(node, "off", step.id, "x", step.waits)
+		if got := node.Calls()["publish"] - before; got != step.want {
+			t.Errorf("request %d, of the %s, causes %d messages, want %d", i, step.id, got, step.want)
+		}
+	}
+}
+
+// TestKeyEndsWithLastSharer releases a long lease of a lock that others share for a short time. A
+// client of another library, which sees the key alone, waits no longer than they hold it.
+func TestKeyEndsWithLastSharer(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d := open(t, at(node.Addr()))
+	for _, mode := range modes[1:] {
+		long := take(t, d, mode.as(request(mode.name, "long", time.Hour)))
+		take(t, d, mode.as(request(mode.name, "short", time.Minute)))
+		free(t, long)
+		for _, key := range []string{mode.name, "snib.r:{" + mode.name + "}"} {
+			if left := node.Must("PTTL", key).(int64); left < 1 || left > time.Minute.Milliseconds() {
+				t.Errorf("%s lives for another %d ms, want a minute at most", key, left)
+			}
 		}
 	}
 }

@@ -38,7 +38,6 @@ const pingInterval = 3 * time.Second
 const sentinelRefreshInterval = 10 * time.Second
 
 // A Driver takes leases in one Redis: a single server, a master behind Sentinel, or a Cluster.
-// It stands for one process and has one place in each lock's queue.
 type Driver struct {
 	conn Conn
 	conf config
@@ -184,10 +183,9 @@ func (d *Driver) slot(key string) uint16 {
 	return 0
 }
 
-// Info implements [driver.Driver]. Its Assumptions name the settings of the servers that break
-// promises, as New found them, such as a policy that evicts keys, or writes that are acknowledged
-// without a replica. The zero Driver has the Info of the default options on servers without such
-// settings.
+// Info implements [driver.Driver]. Its Unmet names the settings of the servers that break promises,
+// as New found them, such as a policy that evicts keys. The zero Driver has the Info of the default
+// options on servers without such settings.
 func (d *Driver) Info() driver.Info {
 	if d.conn == nil {
 		conf, _ := configure(nil) // the defaults are valid

@@ -51,7 +51,7 @@ func TestOldMasterComesBackEmpty(t *testing.T) {
 		sentinel.Hang()
 	}
 	old.Restart()
-	stray := openStray(t, proxy)
+	stray := open(t, at(proxy.Addr()), redislock.GraceFloor(30*time.Second)) // a client that does not use Sentinel
 	for i := range 10 {
 		withheld(t, stray, request("job", fmt.Sprint("stray ", i), 100*time.Millisecond),
 			"at the old master, which came back empty")
@@ -128,17 +128,4 @@ func TestSentinelFloor(t *testing.T) {
 			nothingLeft(t, s.Master())
 		})
 	}
-}
-
-// openStray opens a driver with the default floor through a proxy, as a client that does not
-// use Sentinel.
-func openStray(t *testing.T, p *livetest.Proxy) *redislock.Driver {
-	t.Helper()
-	var d *redislock.Driver
-	livetest.Await(t, "driver on the old master", func() (err error) {
-		d, err = redislock.Open(t.Context(), at(p.Addr()))
-		return err
-	})
-	t.Cleanup(func() { d.Close() })
-	return d
 }

@@ -11,7 +11,7 @@
 local function writeHold(tokens, id, mode, ttl, rest)
   local token = nextToken() or contended().rare().refuse()
   lastToken = token + tokens - 1
-  if isLong(ttl) then contended().rare().addLongLease(lock, id, ttl) end
+  if isLong(ttl) then contended().rare().addLongLease(id, ttl) end
   local json = grantHead(id) .. string.format('"token":%d,"since":%d,', token, now()) .. rest
   if mode == 'x' then
     redis.call('SET', lock, json, 'PX', ttl)

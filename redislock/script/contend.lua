@@ -11,11 +11,12 @@ local function reacquire(id, ttl, value)
   local json, expiry = findGrant(id, value)
   if not json then return end
   extendGrant(id, json, expiry, ttl)
-  if isLong(ttl) then rare().addLongLease(lock, id, ttl) end
+  if isLong(ttl) then rare().addLongLease(id, ttl) end
   return grantAnswerOf(json)
 end
 
--- timeLeft returns for how many ms the present holders keep a request of this mode out.
+-- timeLeft returns for how many ms the present holders keep a request of this mode out; -1 if they
+-- have no end, and -2 if there are none.
 local function timeLeft(value, mode)
   if value and isMulti(value) then return rare().timeLeftBeside(mode, value) end
   return not value and yieldLeft() or redis.call('PTTL', lock)
@@ -58,21 +59,21 @@ local function acquireHeld(id, mode, ttl, tokens, waits, rest)
   if hasRoom(mode, value) and redis.call('EXISTS', queue) == 0 then
     return grantAnswer(writeHold(tokens, id, mode, ttl, rest))
   end
-  if not value and not yieldLeft() then -- the head of the queue is in its own grace period
+  local left = timeLeft(value, mode)
+  if left == -2 then -- the head of the queue is in its own grace period
     return answerGrace(grace(parseRequest(firstWaiter()).ttl), id, member)
   end
-  if waits == '0' then return 'h ' .. timeLeft(value, mode) end
-  local alone = enqueue(id, member)
+  if waits == '0' then return 'h ' .. left end
+  local new, alone = enqueue(id, member)
+  local first = alone or firstWaiter() == member
   local grant = value and not isMulti(value) and parseGrant(value)
   local isForeign = grant == nil
-  if value and not isForeign then -- also with each heartbeat: a message may have been lost
-    if not grant then
-      rare().hintSharers(parseRequest(member).channel)
+  if value and not isForeign then -- also with a heartbeat: a message may have been lost
+    if not grant then -- there may be many sharers, so the first waiter's heartbeats have to do
+      if new or first then rare().hintSharers(parseRequest(member).channel) end
     elseif not isOf(grant.channel, member) then
       hint(grant, 'w')
     end
   end
-  local first = alone or firstWaiter() == member
-  return string.format('q %d %d', timeLeft(value, mode),
-    first and (isForeign and 2 or 1) or 0)
+  return string.format('q %d %d', left, first and (isForeign and 2 or 1) or 0)
 end

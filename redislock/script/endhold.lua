@@ -31,6 +31,15 @@ local function wakeFirst()
   if request then wake(request) end
 end
 
+-- endWithLast makes the keys end with the last of the holds that share the lock, which may be sooner
+-- than before: clients of other libraries see no more than the key.
+local function endWithLast()
+  local _, _, final = removeEnded()
+  for _, key in ipairs({lock, grants}) do
+    redis.call('PEXPIRE', key, math.ceil((final - now()) / 1000))
+  end
+end
+
 -- keepHold keeps a released hold until it has lasted for its MinHold. It returns false if that time
 -- is over. If multi is set, others may hold the lock, too.
 local function keepHold(id, json, multi)
@@ -38,16 +47,12 @@ local function keepHold(id, json, multi)
   if minHold == 0 then return false end
   local expiry = numberIn(json, 'since') + minHold * 1000
   if expiry <= now() then return false end
-  local ms = math.ceil((expiry - now()) / 1000)
   if multi then
     redis.call('HDEL', grants, id)
     redis.call('HSET', grants, 'kept:' .. id, newEntry(expiry, keptJSON(json)))
-    local _, _, final = removeEnded()
-    ms = math.ceil((final - now()) / 1000)
-    redis.call('PEXPIRE', lock, ms)
-    redis.call('PEXPIRE', grants, ms) -- which may be sooner than the lease would have ended
+    endWithLast()
   else
-    redis.call('PEXPIRE', lock, ms) -- first: see extendGrant
+    redis.call('PEXPIRE', lock, math.ceil((expiry - now()) / 1000)) -- first: see extendGrant
     redis.call('SET', lock, keptJSON(json), 'KEEPTTL')
   end
   wakeFirst()
@@ -59,6 +64,8 @@ local function removeHold(id, json, field, yieldEvery)
     redis.call('HDEL', grants, field)
     if redis.call('EXISTS', grants) == 1 then
       removeLongLease(id, json)
+      -- It reads all holds, so it is left out where the key outlives them by the floor at most.
+      if numberIn(json, 'ttl') > (floor or 0) then endWithLast() end
       serveQueue()
       return 'o'
     end

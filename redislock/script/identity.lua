@@ -5,27 +5,22 @@
 -- Provides  identify(info)  sets start and unknown, and the fields r, c and x. The argument is what
 --                           INFO says of the server
 
--- keptAll reports whether the server has restarted with all grants and renewals that count. It has
--- read the append-only file then, and not a snapshot, and has not been a replica: one that is
--- promoted may lack the last writes of the server that it replaces. If the file was switched on, or
--- written anew, since then, that can't be told any more.
-local function keptAll()
-  if ARGV[3] ~= '1' then return false end
-  local info = redis.call('INFO', 'replication') .. redis.call('INFO', 'persistence')
-  local lines = {'role:master', 'second_repl_offset:-1', 'aof_enabled:1', 'aof_rewrites:0'}
-  for _, line in ipairs(lines) do
-    if not string.find(info, '\n' .. line .. '\r\n', 1, true) then return false end
-  end
-  return true
+local function says(section, line)
+  return string.find(redis.call('INFO', section), '\n' .. line .. '\r\n', 1, true)
 end
 
 local function identify(info)
   setMeta('r', string.match(info, 'run_id:(%w+)'))
   local knew = memory()[2]
-  if knew and keptAll() then return end
-  if knew then
-    -- The server restarted with its memory, or was promoted. Writes that were not persisted or
-    -- replicated in time are lost.
+  -- A server that was a replica may lack any write of the one that it replaced, or all of them.
+  local wasReplica = not says('replication', 'role:master')
+    or not says('replication', 'second_repl_offset:-1')
+  -- With DurableAOF, a server that read the file, and not a snapshot, has all grants and renewals
+  -- that count. If the file was switched on, or written anew, since then, nobody can tell.
+  if knew and not wasReplica and ARGV[3] == '1'
+    and says('persistence', 'aof_enabled:1') and says('persistence', 'aof_rewrites:0') then return end
+  if knew or wasReplica then
+    -- Writes that were not persisted or replicated in time are lost.
     start, unknown = now(), math.max(0, math.ceil((start - now()) / 1000 + unknown))
     for _, lease in ipairs(
       redis.call('ZRANGEBYSCORE', KEYS[2], string.format('%d', now()), '+inf')) do

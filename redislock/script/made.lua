@@ -1,6 +1,5 @@
 -- Closes the functions that rare.lua and contended.lua open. Those with one letter serve requests
 -- with this code.
---
 
     seldom = {
       addLongLease = addLongLease, removeLongLease = removeLongLease, identify = identify,

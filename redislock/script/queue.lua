@@ -6,7 +6,7 @@
 --           heartbeats, so that all waiters come before
 -- Provides  absence, handOverTTL
 --           enqueue(id, member)   adds a waiter unless it is there, and notes that it lives. It
---                                 reports whether the waiter is alone
+--                                 reports whether the waiter is new, and whether it is alone
 --           dequeue(member, id)   removes a waiter, and its heartbeats if its id is known
 --           firstWaiter()         the member at the head of the queue, or nil
 --           yieldLeft()           for how many ms waiters must leave the lock free, or nil
@@ -38,7 +38,7 @@ local function enqueue(id, member)
   if not tail or math.floor(tail / third) ~= math.floor(now() / third) then
     redis.call('PEXPIRE', queue, absence / 500)
   end
-  return not tail
+  return new, not tail
 end
 
 local function dequeue(member, id) redis.call('ZREM', queue, member, id or member) end
@@ -62,7 +62,6 @@ local function yieldLeft()
   return left > 0 and left <= yieldTime and left or nil
 end
 
--- isOf reports whether the waiter is of the channel's process.
 local function isOf(channel, member)
   return string.find(member, '"channel":"' .. channel .. '"', 1, true)
 end

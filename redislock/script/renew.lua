@@ -19,7 +19,7 @@ for i = 1, leases do
     confirmLost()
   elseif ok then
     extendGrant(id, json, expiry, ttl)
-    if not lockOnly then addLongLease(lock, id, ttl) end
+    if not lockOnly then addLongLease(id, ttl) end
   end
   if not ok then failure = errorText(json) end
   answers[i] = not ok and 'x' or json and '1' or '0'

@@ -60,7 +60,8 @@ local function hasRoomBeside(mode, value)
 end
 
 local function timeLeftBeside(mode, value)
-  local _, first, final = removeEnded()
+  local left, first, final = removeEnded()
+  if left == 0 then return -2 end
   return math.ceil(((shares(mode, value) and first or final) - now()) / 1000)
 end
 
