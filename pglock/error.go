@@ -146,13 +146,15 @@ func isMisconfigured(err error) bool {
 }
 
 // explain adds a remedy where the server's message about the table has none, and is the function
-// explain for all other errors.
+// explain for all other errors. If the server has no connection left, the listener gives its own up.
 func (d *Driver) explain(err error) error {
 	if table := d.conf.table.Sanitize(); code(err) == insufficientPrivilege {
 		return fmt.Errorf("this user may not use the table %s: %w; the owner of the table has to run: "+
 			"GRANT SELECT, INSERT, UPDATE, DELETE ON %s TO the role", table, err, table)
 	}
-	return explain(err)
+	err = explain(err)
+	d.rows.NoteFull(err)
+	return err
 }
 
 // explain marks transient errors with ErrUnavailable.

@@ -83,8 +83,8 @@ func (d *Driver) listen() error {
 	verifying.Go(func() { d.verify(listening) })
 	d.rows.Connected()
 	d.verifyLeases() // notifications may have been missed before
-	for {
-		ctx, cancel := context.WithTimeout(listening, listenPingInterval)
+	for pinged := time.Now(); ; {
+		ctx, cancel := context.WithTimeout(listening, rows.HeartbeatInterval)
 		err := d.receive(ctx, conn)
 		cancel()
 		if err != nil {
@@ -96,6 +96,10 @@ func (d *Driver) listen() error {
 		if d.rows.MustYield() {
 			return rows.ErrYielded
 		}
+		if time.Since(pinged) < listenPingInterval {
+			continue
+		}
+		pinged = time.Now()
 		ctx, cancel = context.WithTimeout(listening, rows.HeartbeatTimeout)
 		err = conn.Ping(ctx) // a dead connection that was not closed receives nothing
 		cancel()

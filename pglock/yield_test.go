@@ -1,11 +1,13 @@
 package pglock_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
 	"github.com/sniblock/snib/internal/rowstest"
@@ -13,7 +15,8 @@ import (
 )
 
 // TestListenerLeavesConnection: a waiter has the only connection that the server has left, to
-// listen, and the holder needs it to release the lock.
+// listen, and the holder needs it to release the lock. Then a holder listens there that needs it
+// itself, to renew.
 func TestListenerLeavesConnection(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, "max_connections=3", "superuser_reserved_connections=0", "max_wal_senders=0")
@@ -28,7 +31,7 @@ func TestListenerLeavesConnection(t *testing.T) {
 	nowhere := admin.Config().ConnConfig
 	nowhere.Port = uint16(livetest.FreePort(t))
 	const listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' OR query = '-- ping'"
-	rowstest.YieldTest{
+	f := rowstest.YieldTest{
 		Holder: open(pglock.Listen(nowhere)), Waiter: open(),
 		Listens:     func() bool { return query[int64](t, admin, listening) == 1 },
 		Connections: 1,
@@ -36,5 +39,24 @@ func TestListenerLeavesConnection(t *testing.T) {
 			conn, err := pgx.ConnectConfig(t.Context(), admin.Config().ConnConfig)
 			return func() { _ = conn.Close(t.Context()) }, err
 		},
-	}.Run(t)
+	}
+	f.Run(t)
+
+	req := request("renewed", "a")
+	req.OnLost = func(err error) { t.Errorf("OnLost(%v)", err) }
+	l := acquire(t, f.Waiter, req)
+	livetest.Await(t, "holder that listens", func() error {
+		if !f.Listens() {
+			return errors.New("it does not listen")
+		}
+		return nil
+	})
+	livetest.Await(t, "full server", func() error {
+		end, err := f.Connect()
+		if err == nil {
+			t.Cleanup(end)
+		}
+		return err
+	})
+	livetest.Await(t, "renewal", func() error { return f.Waiter.Renew(t.Context(), []driver.Lease{l})[0].Err })
 }

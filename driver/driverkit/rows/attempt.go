@@ -110,7 +110,7 @@ func (a *Attempt) runRound(ctx context.Context) (*Lease, time.Duration, error) {
 		a.served = a.served || a.Queued || l != nil
 		return l, time.Hour, err // notifications and polls wake it
 	}
-	full := ctx.Err() == nil && a.d.noteFull(err) // it has not executed the request
+	full := ctx.Err() == nil && a.d.NoteFull(err) // it has not executed the request
 	a.lastErr, a.late = err, a.late || a.pending && !full
 	a.served = a.served || a.Queued || full
 	pause, again := a.outage.AgainWithin(a.Req.RetryLimit(), sentAt, err)

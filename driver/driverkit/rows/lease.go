@@ -119,7 +119,7 @@ func (l *Lease) release(ctx context.Context, retried bool) error {
 	}
 	l.d.registry.removeLease(l)
 	freed, err := l.d.backend.Release(ctx, l)
-	l.d.noteFull(err)
+	l.d.NoteFull(err)
 	if err != nil {
 		return err // the caller may call Release again
 	}

@@ -365,9 +365,10 @@ func (d *Driver) MustYield() bool {
 	return last != nil && time.Since(*last) < yieldTime // by a clock that nobody sets
 }
 
-// noteFull reports whether err says that the server has no connection left, and notes that: see
-// [Driver.MustYield].
-func (d *Driver) noteFull(err error) bool {
+// NoteFull reports whether err says that the server has no connection left, and notes that: see
+// [Driver.MustYield]. Acquire, Release and polls call it; what is not in this package, such as
+// Renew, must do so, too.
+func (d *Driver) NoteFull(err error) bool {
 	full := errors.Is(err, driver.ErrFull)
 	if full {
 		d.lastFull.Store(new(time.Now()))
@@ -403,7 +404,7 @@ func (w *registry) runPoller() {
 		lastPoll = time.Now()
 		heartbeatDue := lastPoll.Sub(lastHeartbeat) >= HeartbeatInterval*9/10
 		err := w.poll(heartbeatDue, outage.Timeout(HeartbeatTimeout/2))
-		w.d.noteFull(err)
+		w.d.NoteFull(err)
 		if heartbeatDue && err == nil {
 			lastHeartbeat = lastPoll
 		}
