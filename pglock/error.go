@@ -146,7 +146,7 @@ func isMisconfigured(err error) bool {
 }
 
 // explain adds a remedy where the server's message about the table has none, and is the function
-// explain for all other errors. If the server has no connection left, the listener gives its own up.
+// explain for all other errors. If the server has no connection left, the listener leaves its own.
 func (d *Driver) explain(err error) error {
 	if table := d.conf.table.Sanitize(); code(err) == insufficientPrivilege {
 		return fmt.Errorf("this user may not use the table %s: %w; the owner of the table has to run: "+

@@ -356,16 +356,6 @@ func TestSessionOfDemoted(t *testing.T) {
 	}
 }
 
-// TestSessionOnStandby asks a standby for locks.
-func TestSessionOnStandby(t *testing.T) {
-	t.Parallel()
-	standby := pgtest.Standby(t, pgtest.Start(t, "wal_level=replica").Addr())
-	if _, err := newSession(t, dial(t, standby.URL())).Acquire(t.Context(), noWait("a", "b")); !errors.Is(err,
-		driver.ErrUnavailable) {
-		t.Errorf("Acquire on a standby = %v, want ErrUnavailable", err)
-	}
-}
-
 // TestFullLockTable takes more locks in a session than the server has room for. The request that
 // is too much is refused, and all others stay.
 func TestFullLockTable(t *testing.T) {
