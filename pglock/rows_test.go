@@ -447,3 +447,38 @@ func TestPolling(t *testing.T) {
 	release(t, l)
 	release(t, w.Get(t))
 }
+
+func TestClockBack(t *testing.T) {
+	t.Parallel()
+	clock := livetest.NewShim(t, "postgres")
+	server := pgtest.Start(livetest.WithEnv(t, clock.Env()...))
+	rowstest.ClockBack(t, rowstest.ClockTest{
+		Clock: clock,
+		Open:  func(t *testing.T) rowstest.Driver { return newDriver(t, dial(t, server.URL())) },
+		Hold: func(t *testing.T, req driver.Request) *livetest.Child {
+			return hold(t, server.URL(), false, req)
+		},
+	})
+}
+
+// lockRow has a transaction lock a row, as IsOwner does.
+func lockRow(t *testing.T, pool *pgxpool.Pool, table, name string) (unlock func()) {
+	t.Helper()
+	tx := begin(t, pool, "")
+	if locked, err := tx.Exec(t.Context(), "SELECT FROM "+table+" WHERE name = $1 FOR SHARE", name); err != nil ||
+		locked.RowsAffected() != 1 {
+		t.Fatalf("lock the row of %q: %v, %v", name, locked, err)
+	}
+	return func() { tx.Rollback(context.Background()) }
+}
+
+func TestLockedRow(t *testing.T) {
+	t.Parallel()
+	server := database(t)
+	pool := dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 16 })
+	open := func() rowstest.Driver { return newDriver(t, dial(t, server.URL())) }
+	lock := func(name string) func() { return lockRow(t, pool, "snib_locks", name) }
+	t.Run("Rows", func(t *testing.T) { rowstest.LockedRow(t, open, lock) })
+	waits := func() bool { return blocked(t, pool) > 0 }
+	t.Run("Renew", func(t *testing.T) { rowstest.RenewBesideLockedRows(t, open(), lock, waits) })
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -84,4 +85,11 @@ func txOptions() pgx.TxOptions {
 		SET LOCAL idle_in_transaction_session_timeout = %d;
 		SELECT set_config(v, '0', true) FROM unnest('{statement_timeout,lock_timeout,transaction_timeout}'::text[]) v
 		WHERE current_setting(v, true) <> '0'`, driverkit.CallTimeout.Milliseconds())}
+}
+
+func (d *Driver) prune(ctx context.Context, unused time.Duration) error {
+	if err := d.query(ctx, d.sql.Prune, []any{unused.Microseconds()}, nil); err != nil {
+		return err
+	}
+	return d.query(ctx, d.sql.SetFloor, []any{unused.Microseconds(), rows.MaxTokenLead.Microseconds()}, nil)
 }
