@@ -70,6 +70,16 @@ func TestOldServer(t *testing.T) {
 	}
 }
 
+// TestFullNotifyQueue: it is an outage, but not all that exceeds a limit is one.
+func TestFullNotifyQueue(t *testing.T) {
+	for routine, want := range map[string]bool{"PreCommit_Notify": true, "_bt_check_third_page": false} {
+		err := explain(&pgconn.PgError{Code: "54000", Routine: routine})
+		if got := errors.Is(err, driver.ErrUnavailable); got != want || errors.Is(err, driver.ErrFull) {
+			t.Errorf("%s: %v is ErrUnavailable: %v, want %v, and not ErrFull", routine, err, got, want)
+		}
+	}
+}
+
 // poolOf returns a pool that is closed at the end of the test.
 func poolOf(t *testing.T, url string) *pgxpool.Pool {
 	pool, err := pgxpool.New(t.Context(), url)

@@ -58,7 +58,8 @@ func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, "max_connections=8")
 	proxy := livetest.NewProxy(t, server.Addr())
-	pooler := pgtest.Pool(t, pgtest.Start(t), "transaction")
+	pooled := pgtest.Start(t)
+	pooler, statements := pgtest.Pool(t, pooled, "transaction"), pgtest.Pool(t, pooled, "statement")
 	gone := pgtest.URL(fmt.Sprint("127.0.0.1:", livetest.FreePort(t)))
 	same := func(*pgxpool.Config) {}
 	tests := []struct {
@@ -81,6 +82,7 @@ func TestUnavailable(t *testing.T) {
 		{name: "WrongParameter", url: server.URL(), change: settings("statement_timeout", "soon"), invalid: true},
 		{name: "FixedParameter", url: server.URL(), change: settings("shared_buffers", "1GB"), invalid: true},
 		{name: "RefusedByPooler", url: pooler.URL(), change: settings("search_path", "public"), invalid: true},
+		{name: "StatementMode", url: statements.URL(), change: same, invalid: true},
 		{name: "Crowded", url: server.URL(), change: same, want: true, before: func(t *testing.T) {
 			openConns(t, dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 8 }), 8)
 		}},
