@@ -1,6 +1,6 @@
 // Package pglock keeps locks in PostgreSQL 12 or later, in three ways.
 //
-//	d, err := pglock.New(pool)             // leases: rows of a table, through any pooler
+//	d, err := pglock.New(pool)             // leases: rows of a table, also through a pooler
 //	d, err := pglock.NewSession(pool)      // advisory locks on one connection, from version 14 on
 //	err := pglock.Tx(ctx, tx, "orders", 0) // for as long as a transaction of the same database
 //

@@ -80,6 +80,10 @@ func isTransient(err error) bool {
 		queryCanceled}, c) {
 		return true
 	}
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) && refused.Routine == "PreCommit_Notify" {
+		return true // the queue of notifications is full; the code of that, 54000, has other causes
+	}
 	// 57: shut down or starting; 53: overloaded; 58: its disk fails; 08: from a pooler.
 	return c != databaseDropped && slices.Contains([]string{"57", "53", "58", "08"}, c[:2])
 }
@@ -131,22 +135,22 @@ func isOutOfConnections(err error) bool {
 
 // isMisconfigured reports whether the server, or a pooler in front of it, has refused a connection
 // for a reason that only another configuration removes: a parameter that it does not know, a value
-// that it can't use, a database that it does not have. A user or a password that is refused is
-// reported as it is.
+// that it can't use, a database that it does not have; or a pooler in statement mode has refused a
+// transaction. A user or a password that is refused is reported as it is.
 func isMisconfigured(err error) bool {
 	var refused *pgconn.PgError
-	if !errors.As(err, new(*pgconn.ConnectError)) || !errors.As(err, &refused) {
+	if !errors.As(err, &refused) {
 		return false
 	}
 	if refused.Code == protocolViolation {
-		return slices.ContainsFunc([]string{"unsupported startup parameter", "no such database", "no such user"},
+		return slices.ContainsFunc([]string{"unsupported startup parameter", "no such database", "no such user", "transaction blocks"},
 			func(text string) bool { return strings.HasPrefix(refused.Message, text) })
 	}
-	return !isTransient(err) && !strings.HasPrefix(refused.Code, "28")
+	return errors.As(err, new(*pgconn.ConnectError)) && !isTransient(err) && !strings.HasPrefix(refused.Code, "28")
 }
 
 // explain adds a remedy where the server's message about the table has none, and is the function
-// explain for all other errors. If the server has no connection left, the listener gives its own up.
+// explain for all other errors. If the server has no connection left, the listener leaves its own.
 func (d *Driver) explain(err error) error {
 	if table := d.conf.table.Sanitize(); code(err) == insufficientPrivilege {
 		return fmt.Errorf("this user may not use the table %s: %w; the owner of the table has to run: "+

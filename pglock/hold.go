@@ -71,9 +71,10 @@ func (h *sessionLease) Release(ctx context.Context) error {
 	inner, cancel := driverkit.Detached(ctx)
 	defer cancel()
 	if c := h.free(); c != nil {
-		// These answers tell that the hold had ended: another server may have granted the lock. A
-		// connection that is reset does not tell what came first, the release or the end.
-		if err := c.await(inner); err != nil && !errors.Is(err, errDemoted) && !errors.As(err, new(pooledError)) {
+		switch err := c.await(inner); {
+		case errors.Is(err, errDemoted), errors.As(err, new(pooledError)):
+			return driver.ErrLost // another server may have granted the lock before
+		case err != nil: // a connection that is reset does not tell what came first, the release or the end
 			return explain(err)
 		}
 	}
@@ -84,14 +85,14 @@ func (h *sessionLease) Release(ctx context.Context) error {
 }
 
 // free has the session free the lock once it was held for MinHold. It returns the call that does,
-// or nil if there is nothing to wait for.
+// or that asks whether the lock was held until now; or nil if there is nothing to wait for.
 func (h *sessionLease) free() *call {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
 	left := h.req.MinHold - driver.Now().SubMono(h.grantedAt)
 	switch {
 	case h.state == leaseHeld && left > 0:
-		h.state = leaseFreed
+		h.state, h.freeing = leaseFreed, h.link.send(newCall(askPing, nil))
 		time.AfterFunc(left, func() {
 			h.s.mu.Lock()
 			defer h.s.mu.Unlock()
@@ -156,6 +157,9 @@ func (s *Session) describe(pid uint32, key int64, app string) driver.Holding {
 			known.ID, known.Token, known.Holder = h.req.ID, h.token, h.req.Holder
 			if h.token > 0 {
 				known.Held = driver.Now().Sub(h.since)
+			}
+			if h.state == leaseFreed {
+				known.Holder.Kind = driver.KindKept
 			}
 			return known
 		}

@@ -70,6 +70,16 @@ func TestOldServer(t *testing.T) {
 	}
 }
 
+// TestFullNotifyQueue: it is an outage, but not all that exceeds a limit is one.
+func TestFullNotifyQueue(t *testing.T) {
+	for routine, want := range map[string]bool{"PreCommit_Notify": true, "_bt_check_third_page": false} {
+		err := explain(&pgconn.PgError{Code: "54000", Routine: routine})
+		if got := errors.Is(err, driver.ErrUnavailable); got != want || errors.Is(err, driver.ErrFull) {
+			t.Errorf("%s: %v is ErrUnavailable: %v, want %v, and not ErrFull", routine, err, got, want)
+		}
+	}
+}
+
 // poolOf returns a pool that is closed at the end of the test.
 func poolOf(t *testing.T, url string) *pgxpool.Pool {
 	pool, err := pgxpool.New(t.Context(), url)
@@ -172,6 +182,7 @@ func TestMinHoldAfterSlowAnswer(t *testing.T) {
 			time.Sleep(time.Second)
 			_ = l.onAnswer(answer{ok: true})
 			h.free()
+			_ = l.onAnswer(answer{ok: true}) // it was held until then
 			for want, pause := range []time.Duration{h.req.MinHold - 1, 1} {
 				time.Sleep(pause)
 				synctest.Wait()
@@ -189,26 +200,33 @@ func TestMinHoldAfterSlowAnswer(t *testing.T) {
 // done by then was guarded, unless the answer is that another server may have granted the lock.
 func TestReleaseAtEnd(t *testing.T) {
 	for _, tt := range []struct {
-		asked bool
-		cause error // of the end
-		want  error
+		asked   bool
+		minHold time.Duration
+		cause   error // of the end
+		want    error
+		kind    driver.HolderKind // that Status shows before the end
 	}{
-		{false, errSilent, driver.ErrLost},
-		{true, errSilent, driver.ErrUnavailable},
-		{true, errDemoted, driver.ErrLost},
-		{true, pooledError{actual: 7}, driver.ErrLost},
+		{false, 0, errSilent, driver.ErrLost, driver.KindProcess},
+		{true, 0, errSilent, driver.ErrUnavailable, driver.KindProcess},
+		{true, 0, errDemoted, driver.ErrLost, driver.KindProcess},
+		{true, 0, pooledError{actual: 7}, driver.ErrLost, driver.KindProcess},
+		{true, time.Hour, errSilent, driver.ErrUnavailable, driver.KindKept},
+		{true, time.Hour, errDemoted, driver.ErrLost, driver.KindKept},
 	} {
 		s := &Session{life: driverkit.NewLifecycle()}
 		l := unconnected(s)
-		h := &sessionLease{s: s, link: l, key: 1, state: leaseHeld}
+		h := &sessionLease{s: s, link: l, key: 1, state: leaseHeld, grantedAt: driver.Now(), req: driver.Request{MinHold: tt.minHold}}
 		if l.held[1] = h; tt.asked {
 			h.free()
+		}
+		if kind := s.describe(0, 1, "").Holder.Kind; kind != tt.kind {
+			t.Errorf("%+v: Status shows it as %v", tt, kind)
 		}
 		s.end(l, tt.cause)
 		for range 2 {
 			err := h.Release(t.Context())
 			if !errors.Is(err, tt.want) || errors.Is(err, driver.ErrLost) != errors.Is(tt.want, driver.ErrLost) {
-				t.Errorf("asked before the end (%v): %v; Release = %v, want %v", tt.cause, tt.asked, err, tt.want)
+				t.Errorf("%+v: Release = %v", tt, err)
 			}
 		}
 	}
@@ -264,5 +282,14 @@ func TestWaitWithoutConnection(t *testing.T) {
 				t.Errorf("with %d connections it asked %d times in an hour, want at most %d", tt.links, tries, most)
 			}
 		})
+	}
+}
+
+// TestKeys checks the test vectors of the wire format.
+func TestKeys(t *testing.T) {
+	for name, want := range map[string]int64{"job": -7504860721436903378, "日本語": -5327152105618399071} {
+		if got := NameKey(name); got != want {
+			t.Errorf("NameKey(%q) = %d, want %d", name, got, want)
+		}
 	}
 }

@@ -53,17 +53,13 @@ func openConns(t *testing.T, pool *pgxpool.Pool, n int) {
 	}
 }
 
-// isContextError reports whether err matches an error of package context.
-func isContextError(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-}
-
 // TestUnavailable checks that transient errors, and no permanent ones, match ErrUnavailable.
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, "max_connections=8")
 	proxy := livetest.NewProxy(t, server.Addr())
-	pooler := pgtest.Pool(t, pgtest.Start(t), "transaction")
+	pooled := pgtest.Start(t)
+	pooler, statements := pgtest.Pool(t, pooled, "transaction"), pgtest.Pool(t, pooled, "statement")
 	gone := pgtest.URL(fmt.Sprint("127.0.0.1:", livetest.FreePort(t)))
 	same := func(*pgxpool.Config) {}
 	tests := []struct {
@@ -86,6 +82,7 @@ func TestUnavailable(t *testing.T) {
 		{name: "WrongParameter", url: server.URL(), change: settings("statement_timeout", "soon"), invalid: true},
 		{name: "FixedParameter", url: server.URL(), change: settings("shared_buffers", "1GB"), invalid: true},
 		{name: "RefusedByPooler", url: pooler.URL(), change: settings("search_path", "public"), invalid: true},
+		{name: "StatementMode", url: statements.URL(), change: same, invalid: true},
 		{name: "Crowded", url: server.URL(), change: same, want: true, before: func(t *testing.T) {
 			openConns(t, dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 8 }), 8)
 		}},
@@ -104,7 +101,8 @@ func TestUnavailable(t *testing.T) {
 				defer cancel()
 				_, err := d.Acquire(ctx, noWait("a", "a"))
 				if err == nil || errors.Is(err, driver.ErrUnavailable) != tt.want ||
-					errors.Is(err, driver.ErrInvalid) != tt.invalid || errors.Is(err, driver.ErrHeld) || isContextError(err) {
+					errors.Is(err, driver.ErrInvalid) != tt.invalid || errors.Is(err, driver.ErrHeld) ||
+					errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("Acquire = %v, want an error, ErrUnavailable: %v, ErrInvalid: %v, neither ErrHeld nor the end of a context", err, tt.want, tt.invalid)
 				}
 			})
@@ -112,13 +110,22 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestStatementTimeout locks the row of a lock for much longer than the user's time limits.
+// TestStatementTimeout locks the row of a lock for much longer than the user's time limits, and
+// before that what serializes the creation of the table.
 func TestStatementTimeout(t *testing.T) {
 	t.Parallel()
 	server := database(t)
 	pool := dial(t, server.URL())
 	d := newDriver(t, dialWith(t, server.URL(), settings("statement_timeout", "300ms", "lock_timeout", "150ms")))
-	release(t, acquire(t, newDriver(t, pool), request("limited", "a")))
+	tx := begin(t, pool, "")
+	if _, err := tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock(1936615778, 0)"); err != nil {
+		t.Fatal(err)
+	}
+	first := livetest.Acquiring(t, d, noWait("limited", "a"))
+	awaitBlocked(t, pool, 1)
+	time.Sleep(time.Second) // more than all limits
+	tx.Rollback(t.Context())
+	release(t, first.Get(t))
 	var err error
 	for round := range 3 { // a busy machine may take longer than a request lasts
 		unlock := lockRow(t, pool, "snib_locks", "limited")

@@ -44,9 +44,10 @@ type Driver struct {
 // it; see [Schema] if it may not create tables.
 //
 // The driver only connects as the pool does. Its connections are its own, so that queries of the
-// program never keep a renewal waiting: as many as the pool may have, and 8 at most, one of which
-// is for renewals and heartbeats alone, and one more that listens. It opens them when it needs
-// them. The pool may lead through a pooler in any mode; see [Listen] for what that costs.
+// program never keep a renewal waiting: as many as the pool may have, but 2 to 8, one of which is
+// for renewals and heartbeats alone, and one more that listens. It opens them when it needs them.
+// The pool may lead through a pooler in session or transaction mode; see [Listen] for what that
+// costs.
 //
 // New does not contact the server. An option that is invalid, or that only [NewSession] uses, is a
 // [driver.ErrInvalid].

@@ -62,11 +62,12 @@ func TestBusyPool(t *testing.T) {
 }
 
 // TestNotReplicated cancels a commit that waits for a synchronous standby: the server answers that
-// it is done, and the standby may know nothing of it. That is no grant.
+// it is done, and the standby may know nothing of it. That is no grant, also for a user whose
+// settings hide warnings.
 func TestNotReplicated(t *testing.T) {
 	server := pgtest.Start(t)
 	admin := dial(t, server.URL())
-	d := newDriver(t, admin)
+	d := newDriver(t, dialWith(t, server.URL(), settings("client_min_messages", "error")))
 	release(t, acquire(t, d, request("replicated", "a")))
 	must(t, admin, "CREATE TABLE probe (n integer)")
 	must(t, admin, "ALTER SYSTEM SET synchronous_standby_names = 'absent'")

@@ -38,7 +38,7 @@ func (d *Driver) run(ctx context.Context, beforeRepeat, rolledBack func(), sql s
 	oldConns := int(d.pool.Stat().TotalConns())
 	for try := 1; ; {
 		answered := false
-		err := d.runOnce(ctx, unlimited, sql, args, func(rows pgx.Rows) error {
+		err := d.runOnce(ctx, unlimited || d.modes.explicit.Load(), sql, args, func(rows pgx.Rows) error {
 			answered = true
 			if scan == nil {
 				return nil
@@ -119,7 +119,7 @@ func urgent(ctx context.Context) context.Context { return context.WithValue(ctx,
 // runOnce runs a statement on a connection of the pool, one of which is left to urgent ones: the
 // others may all wait for rows that somebody has locked. It throws the connection away if the
 // server refuses writes: the next one may lead to the server that has replaced it.
-func (d *Driver) runOnce(ctx context.Context, unlimited bool, sql string, args []any, scan func(pgx.Rows) error) error {
+func (d *Driver) runOnce(ctx context.Context, inTx bool, sql string, args []any, scan func(pgx.Rows) error) error {
 	if ctx.Value(urgentKey{}) == nil {
 		select {
 		case d.others <- struct{}{}:
@@ -136,7 +136,7 @@ func (d *Driver) runOnce(ctx context.Context, unlimited bool, sql string, args [
 		return err
 	}
 	defer conn.Release()
-	err = syncError(conn, d.runOn(ctx, conn, unlimited, sql, args, scan))
+	err = syncError(conn, d.runOn(ctx, conn, inTx, sql, args, scan))
 	if refusesWrites(err) {
 		hangUp(conn.Conn())
 	}
@@ -146,20 +146,16 @@ func (d *Driver) runOnce(ctx context.Context, unlimited bool, sql string, args [
 	return err
 }
 
-// runOn runs a statement on a connection.
-func (d *Driver) runOn(ctx context.Context, conn *pgxpool.Conn, unlimited bool, sql string, args []any,
+// runOn runs a statement on a connection, inTx in a transaction without the user's settings.
+func (d *Driver) runOn(ctx context.Context, conn *pgxpool.Conn, inTx bool, sql string, args []any,
 	scan func(pgx.Rows) error) error {
 	if d.modes.unprepared.Load() {
 		args = append([]any{pgx.QueryExecModeExec}, args...)
 	}
-	if !unlimited && !d.modes.explicit.Load() {
+	if !inTx {
 		return forEachRow(conn.Query(ctx, sql, args...))(scan)
 	}
-	opts := txOptions()
-	if unlimited { // our own contexts limit the time
-		opts.BeginQuery += "; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0"
-	}
-	return pgx.BeginTxFunc(ctx, conn, opts, func(tx pgx.Tx) error {
+	return pgx.BeginTxFunc(ctx, conn, txOptions(), func(tx pgx.Tx) error {
 		return forEachRow(tx.Query(ctx, sql, args...))(scan)
 	})
 }

@@ -160,7 +160,7 @@ func TestCut(t *testing.T) {
 // TestSettings lets users with different settings contend for a lock.
 func TestSettings(t *testing.T) {
 	server := database(t)
-	tests := []struct {
+	for _, tt := range []struct {
 		name string
 		set  []string
 	}{
@@ -169,8 +169,7 @@ func TestSettings(t *testing.T) {
 		{"Timeouts", []string{"lock_timeout", "20ms", "statement_timeout", "200ms", "idle_in_transaction_session_timeout",
 			"100ms"}},
 		{"NotDurable", []string{"synchronous_commit", "off"}},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			const drivers, rounds = 4, 10
 			var inside atomic.Int32
@@ -209,7 +208,7 @@ func TestRows(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	pool := dial(t, server.URL())
-	tests := []struct {
+	for _, tt := range []struct {
 		name string
 		run  func(*testing.T, *pgtest.Server, *pgxpool.Pool)
 	}{
@@ -221,8 +220,7 @@ func TestRows(t *testing.T) {
 		{"Unlisted", unusableDatabases},
 		{"StalledInTransaction", stalledInTransaction},
 		{"DiskError", diskError},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, server, pool) })
 	}
 }
@@ -322,7 +320,7 @@ func unusableDatabases(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) 
 	must(t, pool, `UPDATE newer_locks SET slots = 2 WHERE name = ''`)
 	asWeak := func(c *pgxpool.Config) { c.ConnConfig.User = "weak" }
 	same := func(*pgxpool.Config) {}
-	tests := []struct {
+	for _, tt := range []struct {
 		name    string
 		change  func(*pgxpool.Config)
 		table   string
@@ -337,8 +335,7 @@ func unusableDatabases(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) 
 		{"NoSchema", same, "nowhere.locks", false, "nowhere"},
 		{"ReadOnly", settings("default_transaction_read_only", "on"), "many", false, "accepts no writes"},
 		{"Encoding", func(c *pgxpool.Config) { c.ConnConfig.Database = "latin" }, "latin_locks", true, "UTF8"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newDriver(t, dialWith(t, server.URL(), tt.change), pglock.Table(tt.table))
 			_, err := d.Acquire(t.Context(), noWait("a", "b"))
@@ -449,4 +446,39 @@ func TestPolling(t *testing.T) {
 	}
 	release(t, l)
 	release(t, w.Get(t))
+}
+
+func TestClockBack(t *testing.T) {
+	t.Parallel()
+	clock := livetest.NewShim(t, "postgres")
+	server := pgtest.Start(livetest.WithEnv(t, clock.Env()...))
+	rowstest.ClockBack(t, rowstest.ClockTest{
+		Clock: clock,
+		Open:  func(t *testing.T) rowstest.Driver { return newDriver(t, dial(t, server.URL())) },
+		Hold: func(t *testing.T, req driver.Request) *livetest.Child {
+			return hold(t, server.URL(), false, req)
+		},
+	})
+}
+
+// lockRow has a transaction lock a row, as IsOwner does.
+func lockRow(t *testing.T, pool *pgxpool.Pool, table, name string) (unlock func()) {
+	t.Helper()
+	tx := begin(t, pool, "")
+	if locked, err := tx.Exec(t.Context(), "SELECT FROM "+table+" WHERE name = $1 FOR SHARE", name); err != nil ||
+		locked.RowsAffected() != 1 {
+		t.Fatalf("lock the row of %q: %v, %v", name, locked, err)
+	}
+	return func() { tx.Rollback(context.Background()) }
+}
+
+func TestLockedRow(t *testing.T) {
+	t.Parallel()
+	server := database(t)
+	pool := dialWith(t, server.URL(), func(c *pgxpool.Config) { c.MaxConns = 16 })
+	open := func() rowstest.Driver { return newDriver(t, dial(t, server.URL())) }
+	lock := func(name string) func() { return lockRow(t, pool, "snib_locks", name) }
+	t.Run("Rows", func(t *testing.T) { rowstest.LockedRow(t, open, lock) })
+	waits := func() bool { return blocked(t, pool) > 0 }
+	t.Run("Renew", func(t *testing.T) { rowstest.RenewBesideLockedRows(t, open(), lock, waits) })
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -76,10 +77,19 @@ func (d *Driver) create(ctx context.Context) error {
 	return d.explain(err)
 }
 
-// txOptions returns the options of the driver's transactions, which override the user's defaults.
+// txOptions returns the options of the driver's transactions, which override the user's defaults:
+// our own contexts limit their time. Before version 17, transactions have no limit as a whole.
 // If this process stops or vanishes within one, its rows are soon free again.
 func txOptions() pgx.TxOptions {
-	return pgx.TxOptions{BeginQuery: fmt.Sprintf(
-		"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = %d",
-		driverkit.CallTimeout.Milliseconds())}
+	return pgx.TxOptions{BeginQuery: fmt.Sprintf(`BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+		SET LOCAL idle_in_transaction_session_timeout = %d;
+		SELECT set_config(v, '0', true) FROM unnest('{statement_timeout,lock_timeout,transaction_timeout}'::text[]) v
+		WHERE current_setting(v, true) <> '0'`, driverkit.CallTimeout.Milliseconds())}
+}
+
+func (d *Driver) prune(ctx context.Context, unused time.Duration) error {
+	if err := d.query(ctx, d.sql.Prune, []any{unused.Microseconds()}, nil); err != nil {
+		return err
+	}
+	return d.query(ctx, d.sql.SetFloor, []any{unused.Microseconds(), rows.MaxTokenLead.Microseconds()}, nil)
 }

@@ -21,7 +21,7 @@ func TestSession(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t, "max_connections=200")
 	pool := dial(t, server.URL())
-	tests := []struct {
+	for _, tt := range []struct {
 		name string
 		run  func(*testing.T, *pgtest.Server, *pgxpool.Pool)
 	}{
@@ -35,8 +35,7 @@ func TestSession(t *testing.T) {
 		{"WaiterOfEndedMain", waiterOfEndedMain},
 		{"Refusals", sessionRefusals},
 		{"ShownToOthers", shownToOthers},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, server, pool) })
 	}
 }
@@ -150,7 +149,7 @@ func foreignLocker(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 
 // keysOfOthers checks with the server that the keys are those that other programs use.
 func keysOfOthers(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
-	tests := []struct {
+	for _, tt := range []struct {
 		name string
 		key  func(string) int64
 		try  string
@@ -159,8 +158,7 @@ func keysOfOthers(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 			"pg_try_advisory_lock(('x' || substr(encode(sha256('snib/1:job'), 'hex'), 1, 16))::bit(64)::bigint)"},
 		{"Negative", func(string) int64 { return -5 }, "pg_try_advisory_lock(-5)"},
 		{"Zero", func(string) int64 { return 0 }, "pg_try_advisory_lock(0)"},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newSession(t, pool, pglock.Keys(tt.key))
 			l := acquire(t, d, request("job", "a"))
@@ -219,7 +217,7 @@ func TestSessionPooled(t *testing.T) {
 	server := pgtest.Start(t)
 	transaction, session := pgtest.Pool(t, server, "transaction"), pgtest.Pool(t, server, "session")
 	direct := dial(t, server.URL()).Config().ConnConfig
-	tests := []struct {
+	for _, tt := range []struct {
 		name    string
 		url     string
 		opts    []pglock.Option
@@ -228,8 +226,7 @@ func TestSessionPooled(t *testing.T) {
 		{"Transaction", transaction.URL(), nil, true},
 		{"Session", session.URL(), nil, true},
 		{"Past", transaction.URL(), []pglock.Option{pglock.Listen(direct)}, false},
-	}
-	for _, tt := range tests {
+	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := newSession(t, dial(t, tt.url), tt.opts...)
 			l, err := d.Acquire(t.Context(), noWait("pooled "+tt.name, "a"))
@@ -353,16 +350,6 @@ func TestSessionOfDemoted(t *testing.T) {
 	}
 	if err := w.End(t); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("a waiter on a server that refuses writes got %v, want ErrUnavailable", err)
-	}
-}
-
-// TestSessionOnStandby asks a standby for locks.
-func TestSessionOnStandby(t *testing.T) {
-	t.Parallel()
-	standby := pgtest.Standby(t, pgtest.Start(t, "wal_level=replica").Addr())
-	if _, err := newSession(t, dial(t, standby.URL())).Acquire(t.Context(), noWait("a", "b")); !errors.Is(err,
-		driver.ErrUnavailable) {
-		t.Errorf("Acquire on a standby = %v, want ErrUnavailable", err)
 	}
 }
 

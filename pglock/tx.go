@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,11 +29,11 @@ import (
 // lock_timeout is. After such a limit it returns [driver.ErrHeld], and tx can still be used. If
 // ctx is done while the server waits, the connection is lost, and the transaction with it.
 //
-// A transaction that is REPEATABLE READ is a [driver.ErrInvalid], because it would still read the
-// data as of before the wait. One that is SERIALIZABLE fails at its commit in that case, and has
-// to be repeated. A standby is a [driver.ErrUnavailable]. Other errors are the server's. After
-// those of a wait, such as 57014 for statement_timeout, tx can still be used if its connection
-// lives.
+// A transaction that is REPEATABLE READ or SERIALIZABLE is a [driver.ErrInvalid], because it would
+// still read the data as of before the wait, and its commit does not notice that if the previous
+// holder was READ COMMITTED. A standby is a [driver.ErrUnavailable]. Other errors are the server's.
+// After those of a wait, such as 57014 for statement_timeout, tx can still be used if its
+// connection lives.
 func Tx(ctx context.Context, tx Transaction, name string, wait time.Duration) error {
 	if err := driver.CheckName(name); err != nil {
 		return err
@@ -73,7 +74,7 @@ func Tx(ctx context.Context, tx Transaction, name string, wait time.Duration) er
 // [sql.ErrNoRows]; with pgx it also matches [pgx.ErrNoRows]. If the row was changed during the
 // wait and still matches the query, Scan reads the new version. In a transaction that is
 // REPEATABLE READ or SERIALIZABLE, such a change is the server's error 40001, and the transaction
-// has to be repeated.
+// has to be repeated; what it reads from other rows may be as of before the wait.
 func Row(ctx context.Context, tx Transaction, wait time.Duration, query string, args ...any) pgx.Row {
 	return lockedRow{ctx, tx, wait, query, args}
 }
@@ -139,10 +140,9 @@ func checkTransaction(ctx context.Context, tx Transaction) error {
 		return err
 	case standby:
 		return errStandby
-	case level == "repeatable read":
-		return driver.Invalidf(
-			"transaction: it is REPEATABLE READ, and would not see what the previous holder has written; " +
-				"use READ COMMITTED or SERIALIZABLE")
+	case level == "repeatable read" || level == "serializable":
+		return driver.Invalidf("transaction: it is %s, and would not see what the previous holder has written; "+
+			"use READ COMMITTED", strings.ToUpper(level))
 	}
 	return nil
 }
@@ -164,4 +164,33 @@ func (d *Driver) Token(ctx context.Context, name string) (uint64, error) {
 		return d.query(ctx, d.sql.NextToken, []any{name}, func(rows pgx.Rows) error { return rows.Scan(&token) })
 	})
 	return uint64(token), d.rowError(name, err)
+}
+
+// IsOwner checks, in a transaction of the caller in the same database, that the hold with the
+// given fencing token has not ended. It then keeps the hold until tx ends: what tx reads and
+// writes after IsOwner is guarded by the lock, as if the data compared tokens. If the hold has
+// ended, IsOwner returns [driver.ErrLost].
+//
+// Nobody else gets the lock before tx ends. The lease can't be renewed before that either: if tx
+// takes longer than the rest of the lease, the lock is lost when tx ends, but tx is valid
+// nevertheless. IsOwner does not distinguish the holds that are handed over from one goroutine to
+// the next within a process. In a transaction that is REPEATABLE READ or SERIALIZABLE, call
+// IsOwner before the first read; if the lock's row has changed since then, IsOwner returns the
+// server's error 40001.
+func (d *Driver) IsOwner(ctx context.Context, tx Transaction, name string, token uint64) error {
+	if err := driver.CheckName(name); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, d.sql.LockRow, name); err != nil {
+		return err
+	}
+	var n int
+	// A second statement reads the clock, because the first one may have waited for the row.
+	if err := tx.QueryRow(ctx, d.sql.Current, name, int64(token)).Scan(&n); err != nil {
+		return d.rowError(name, err)
+	}
+	if n == 0 {
+		return driver.ErrLost
+	}
+	return nil
 }

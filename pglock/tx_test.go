@@ -157,17 +157,15 @@ func sqlState(err error) string {
 	return refused.SQLState()
 }
 
+// txIsolation: what a transaction reads of its snapshot may be older than the lock.
 func txIsolation(t *testing.T, begin beginFunc) {
-	for _, wait := range []time.Duration{0, time.Second} {
-		tx, _ := begin(t, sql.LevelRepeatableRead)
-		if err := pglock.Tx(t.Context(), tx, "level", wait); !errors.Is(err, driver.ErrInvalid) {
-			t.Errorf("Tx in REPEATABLE READ = %v, want ErrInvalid", err)
+	for _, level := range []sql.IsolationLevel{sql.LevelRepeatableRead, sql.LevelSerializable} {
+		for _, wait := range []time.Duration{0, time.Second} {
+			tx, _ := begin(t, level)
+			if err := pglock.Tx(t.Context(), tx, "level", wait); !errors.Is(err, driver.ErrInvalid) {
+				t.Errorf("Tx in %v with a limit of %v = %v, want ErrInvalid", level, wait, err)
+			}
 		}
-		tx, rollback := begin(t, sql.LevelSerializable)
-		if err := pglock.Tx(t.Context(), tx, "level", wait); err != nil {
-			t.Errorf("Tx in SERIALIZABLE = %v", err)
-		}
-		rollback()
 	}
 }
 
@@ -243,14 +241,14 @@ func txAborted(t *testing.T, begin beginFunc) {
 }
 
 // txRepeated checks that a transaction that has to be repeated, because others have changed the
-// row since it began, gets the row and the lock then.
+// row since it began, gets the row then.
 func txRepeated(t *testing.T, begin beginFunc) {
 	change, _ := begin(t, sql.LevelDefault)
-	try := func(level sql.IsolationLevel, first bool) (status string, err error) {
-		tx, rollback := begin(t, level)
+	try := func(first bool) (status string, err error) {
+		tx, rollback := begin(t, sql.LevelSerializable)
 		defer rollback()
-		if err := pglock.Tx(t.Context(), tx, "repeated", 0); err != nil {
-			t.Fatalf("Tx = %v", err)
+		if err := tx.QueryRow(t.Context(), "SELECT 'the snapshot begins'").Scan(&status); err != nil {
+			t.Fatal(err)
 		}
 		if first {
 			if _, err := change.Exec(t.Context(), "UPDATE orders SET status = status || '+'"); err != nil {
@@ -264,10 +262,10 @@ func txRepeated(t *testing.T, begin beginFunc) {
 		return status, err
 	}
 	const serializationFailure = "40001"
-	if _, err := try(sql.LevelSerializable, true); sqlState(err) != serializationFailure {
+	if _, err := try(true); sqlState(err) != serializationFailure {
 		t.Errorf("Row of a row that was changed since the transaction began = %v, want error %s", err, serializationFailure)
 	}
-	if status, err := try(sql.LevelSerializable, false); err != nil || status[len(status)-1] != '+' {
+	if status, err := try(false); err != nil || status[len(status)-1] != '+' {
 		t.Errorf("Row when the transaction is repeated = %q, %v, want the new status", status, err)
 	}
 }

@@ -1,7 +1,6 @@
 package pglock_test
 
 import (
-	"errors"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -30,10 +29,9 @@ func TestListenerLeavesConnection(t *testing.T) {
 	}
 	nowhere := admin.Config().ConnConfig
 	nowhere.Port = uint16(livetest.FreePort(t))
-	const listening = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' OR query = '-- ping'"
 	f := rowstest.YieldTest{
 		Holder: open(pglock.Listen(nowhere)), Waiter: open(),
-		Listens:     func() bool { return query[int64](t, admin, listening) == 1 },
+		Listens:     func() bool { return listens(t, admin) },
 		Connections: 1,
 		Connect: func() (end func(), err error) {
 			conn, err := pgx.ConnectConfig(t.Context(), admin.Config().ConnConfig)
@@ -45,12 +43,7 @@ func TestListenerLeavesConnection(t *testing.T) {
 	req := request("renewed", "a")
 	req.OnLost = func(err error) { t.Errorf("OnLost(%v)", err) }
 	l := acquire(t, f.Waiter, req)
-	livetest.Await(t, "holder that listens", func() error {
-		if !f.Listens() {
-			return errors.New("it does not listen")
-		}
-		return nil
-	})
+	awaitListener(t, admin)
 	livetest.Await(t, "full server", func() error {
 		end, err := f.Connect()
 		if err == nil {

@@ -78,7 +78,9 @@ func (a *Attempt) contextError(ctx context.Context, err error) error {
 		err = a.lastErr
 	}
 	if err == nil && a.Queued {
-		err = a.d.registry.pollError(a)
+		a.d.registry.mu.Lock()
+		err = a.pollErr
+		a.d.registry.mu.Unlock()
 	}
 	return driverkit.EndOfWait(context.Cause(ctx), err)
 }
@@ -168,7 +170,8 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 
 // removal returns a function that removes the entry of the attempt from its row, unless that is a
 // lease that has lapsed: a place may last as long as the process. If the store may still write the
-// entry, this must be repeated for [driverkit.CallTimeout].
+// entry, this must be repeated for [driverkit.CallTimeout]. In a long outage, a lease beyond
+// maxCleanups is left to its TTL.
 func (a *Attempt) removal() func(context.Context) error {
 	d, name, nonce := a.d, a.Req.Name, a.Entry.Nonce // the attempt itself may be large
 	var lastDue time.Time                            // the last removal is not before this time
@@ -181,8 +184,11 @@ func (a *Attempt) removal() func(context.Context) error {
 			return nil
 		}
 		err := d.backend.Remove(ctx, name, nonce)
-		if err == nil && time.Now().Before(lastDue) {
+		switch {
+		case err == nil && time.Now().Before(lastDue):
 			return errRemoveAgain
+		case lapses && errors.Is(err, driver.ErrUnavailable) && d.registry.crowded.Load():
+			return nil
 		}
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -31,7 +32,8 @@ type registry struct {
 
 	// pendingCleanup has the removals to be retried, by nonce, and the releases, by name and id.
 	pendingCleanup map[string]func(context.Context) error
-	cleaning       bool // the goroutine of the cleaner runs
+	crowded        atomic.Bool // maxCleanups are pending
+	cleaning       bool        // the goroutine of the cleaner runs
 
 	lastArrival uint64        // of the attempt that was queued last
 	polling     bool          // the goroutine of the poller runs
@@ -155,6 +157,7 @@ func (d *Driver) IsAttempt(nonce string) bool {
 func (w *registry) recordCleanup(key string, fn func(context.Context) error, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	defer func() { w.crowded.Store(len(w.pendingCleanup) >= maxCleanups) }()
 	if !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, errRemoveAgain) {
 		delete(w.pendingCleanup, key)
 		return
@@ -211,13 +214,6 @@ func (w *registry) retryCleanups(timeout time.Duration) error {
 		}
 	}
 	return nil
-}
-
-// pollError returns why the store did not answer the last poll for the row of an attempt, or nil.
-func (w *registry) pollError(a *Attempt) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return a.pollErr
 }
 
 // startPoller starts the poller, or makes it compute its next poll again. The caller must hold

@@ -45,6 +45,10 @@ const (
 	// listenDelay is how old a lease must be before a connection is opened only to learn that
 	// the lease was broken. Most leases have ended by then.
 	listenDelay = 200 * time.Millisecond
+
+	// maxCleanups is from how many pending cleanups on a lease that nobody got is left to its TTL.
+	// They fill the memory, and go to the store one by one when it is back.
+	maxCleanups = 10_000
 )
 
 // A Backend has the functions of a driver that depend on its database. They are called

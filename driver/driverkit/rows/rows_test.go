@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -150,8 +151,7 @@ func (tb *table) poll(_ context.Context, names, nonces []string, heartbeat bool)
 func (tb *table) entries() int {
 	tb.mu.Lock()
 	defer tb.mu.Unlock()
-	s := tb.rows["a"]
-	return len(s.Holders) + len(s.Waiters)
+	return len(tb.rows["a"].Holders) + len(tb.rows["a"].Waiters)
 }
 
 func (tb *table) backend() rows.Backend {
@@ -248,9 +248,7 @@ func TestRemoveAfterOutage(t *testing.T) {
 		first := acquire(t, d, request("a", "1"))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		time.AfterFunc(9*time.Second, func() {
-			tb.fail(errDown, "Request", "Poll", "Remove", "Release")
-		})
+		time.AfterFunc(9*time.Second, func() { tb.fail(errDown, "Request", "Poll", "Remove", "Release") })
 		_, err := d.Acquire(ctx, request("a", "2"))
 		if !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Acquire = %v, want ErrUnavailable, because the poller got no answer, and the cause of the context", err)
@@ -268,14 +266,29 @@ func TestRemoveAfterOutage(t *testing.T) {
 		released := tb.count("Release")
 		tb.fail(nil, "Request", "Poll", "Remove", "Release")
 		time.Sleep(5 * time.Second)
-		if n := tb.count("Release") - released; n != 1 {
-			t.Errorf("the lease was released %d times after the outage, want once", n)
-		}
-		if got := tb.entries(); got != 0 {
-			t.Errorf("the row has %d entries after the outage, want 0", got)
+		if n, left := tb.count("Release")-released, tb.entries(); n != 1 || left != 0 {
+			t.Errorf("after the outage, the lease was released %d times, and the row has %d entries; want once, and 0", n, left)
 		}
 		if err := first.Release(t.Context()); err != nil {
 			t.Errorf("Release after the outage = %v, want nil: the driver has released the lease", err)
+		}
+	})
+}
+
+// TestCleanupsOfLongOutage has more requests fail than the driver remembers removals.
+func TestCleanupsOfLongOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tb := newTable()
+		d := newDriver(t, tb.backend())
+		tb.fail(errFull, "Request", "Remove")
+		for range 11_000 {
+			d.Acquire(t.Context(), noWait("a", "1"))
+		}
+		tried := tb.count("Remove")
+		tb.fail(nil, "Request", "Remove")
+		time.Sleep(30 * time.Second) // half a TTL
+		if n := tb.count("Remove") - tried; n < 9000 || n > 10_000 {
+			t.Errorf("after the outage, the driver sends %d removals, want 10000 at most", n)
 		}
 	})
 }
@@ -503,11 +516,8 @@ func TestPoll(t *testing.T) {
 		}
 		first.Release(t.Context())
 		began := time.Now()
-		if err := <-granted; err != nil {
-			t.Errorf("Acquire = %v", err)
-		}
-		if took := time.Since(began); took > 2*pollInterval {
-			t.Errorf("the waiter got the lock after %v, want at most two polls", took)
+		if err, took := <-granted, time.Since(began); err != nil || took > 2*pollInterval {
+			t.Errorf("Acquire = %v, %v after the release, want a lease after at most two polls", err, took)
 		}
 	})
 }
@@ -573,8 +583,7 @@ func TestRememberedLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTable().backend()
 		b.TellsBreak = true
-		d := rows.New(b)
-		defer d.Close()
+		d := newDriver(t, b)
 		acquire(t, d, request("a", "1"))
 		told := request("b", "2")
 		told.OnLost = func(error) {}
@@ -695,9 +704,14 @@ func TestStatements(t *testing.T) {
 // TestNoteNewRow creates rows: a driver prunes, once at a time, more of them than it creates.
 func TestNoteNewRow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		prunes, done := 0, make(chan struct{})
+		prunes, limited, done := 0, true, make(chan struct{})
 		b := newTable().backend()
-		b.Prune = func(context.Context, time.Duration) error { prunes++; <-done; return nil }
+		b.Prune = func(ctx context.Context, _ time.Duration) error {
+			prunes++
+			_, limited = ctx.Deadline()
+			<-done
+			return nil
+		}
 		d := newDriver(t, b)
 		create := func(n, atLeast, atMost int) {
 			t.Helper()
@@ -705,8 +719,8 @@ func TestNoteNewRow(t *testing.T) {
 				d.NoteNewRow()
 				synctest.Wait()
 			}
-			if prunes < atLeast || prunes > atMost {
-				t.Errorf("after %d more rows, the driver has pruned %d times, want %d to %d", n, prunes, atLeast, atMost)
+			if prunes < atLeast || prunes > atMost || !limited {
+				t.Errorf("%d more rows: pruned %d times, limited: %v; want %d to %d times", n, prunes, limited, atLeast, atMost)
 			}
 		}
 		create(20_000, 1, 1)
@@ -715,4 +729,25 @@ func TestNoteNewRow(t *testing.T) {
 		d.Close()
 		create(5000, prunes, prunes)
 	})
+}
+
+func TestBetween(t *testing.T) {
+	const most = 100 * 365 * 24 * time.Hour
+	for _, tt := range []struct {
+		from, to int64
+		want     time.Duration
+	}{
+		{5, 7, 2 * time.Microsecond},
+		{7, 7, 0},
+		{7, 5, 0},
+		{math.MaxInt64, math.MinInt64, 0},
+		{1_800_000_000_000_000, 253_402_300_799_000_000, most}, // the end of the year 9999
+		{0, math.MaxInt64, most},
+		{math.MinInt64, math.MaxInt64, most},
+		{0, most.Microseconds() - 1, most - time.Microsecond},
+	} {
+		if got := rows.Between(tt.from, tt.to); got != tt.want {
+			t.Errorf("Between(%d, %d) = %v, want %v", tt.from, tt.to, got, tt.want)
+		}
+	}
 }
