@@ -76,6 +76,22 @@ func TestPingGivenUp(t *testing.T) {
 	}
 }
 
+// TestOutage checks when a waiter that gives up reports an outage: if its queue can't be watched or
+// read, for whatever reason, nobody is known to hold the lock.
+func TestOutage(t *testing.T) {
+	refused := errors.New("rpc error: code = Unauthenticated desc = etcdserver: invalid auth token") // as the client has it
+	for _, tt := range []struct{ err, want error }{
+		{nil, nil},
+		{errWatchEnded, nil}, // a queue that was read
+		{refused, refused},
+		{rpctypes.ErrNoLeader, rpctypes.ErrNoLeader},
+	} {
+		if got := (&watchedQueue{err: tt.err}).outage(); !errors.Is(got, tt.want) {
+			t.Errorf("outage after %v = %v, want %v", tt.err, got, tt.want)
+		}
+	}
+}
+
 // TestSilence checks since when a session counts an outage: since the first keep-alive that failed
 // after the last answer. The time in which the process was stopped does not count.
 func TestSilence(t *testing.T) {
