@@ -235,6 +235,32 @@ func TestLateRequest(t *testing.T) {
 	release(t, acquire(t, d, noWait("late", "b")))
 }
 
+// TestLateLabel has etcd execute a change of the label after the release. Status goes on to say
+// that MinHold keeps the lock.
+func TestLateLabel(t *testing.T) {
+	t.Parallel()
+	client := dialShared(t)
+	k := intercept(client)
+	d := open(t, client)
+	req := request("label", "a")
+	req.MinHold = time.Hour
+	l := acquire(t, d, req)
+	k.set(func(c call) error {
+		if c.what == "put" {
+			k.set(nil)
+			release(t, l)
+		}
+		return c.do()
+	})
+	if err := l.SetHolder(t.Context(), driver.Holder{Label: "late"}); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("SetHolder after the release = %v, want ErrLost", err)
+	}
+	st, err := d.Status(t.Context(), "label")
+	if err != nil || len(st.Holders) != 1 || st.Holders[0].Holder.Kind != driver.KindKept {
+		t.Errorf("Status = %+v, %v; want a hold that is kept", st, err)
+	}
+}
+
 // TestLateRepeat has a request time out and be repeated. etcd executes the first one after the
 // lock was released.
 func TestLateRepeat(t *testing.T) {

@@ -145,7 +145,9 @@ func (l *lease) writeInfo(ctx context.Context, to *driver.Holder) error {
 	}
 	put := clientv3.OpPut(l.key, l.info.encode(), clientv3.WithIgnoreLease())
 	l.mu.Unlock()
-	answer, err := l.d.commit(ctx, isCreatedAt(l.key, l.revision), []clientv3.Op{put}, nil)
+	// A key that a release has attached to another etcd lease stays as the release wrote it.
+	held := append(isCreatedAt(l.key, l.revision), clientv3.Compare(clientv3.LeaseValue(l.key), "=", l.s.id))
+	answer, err := l.d.commit(ctx, held, []clientv3.Op{put}, nil)
 	switch {
 	case err != nil:
 		return explain(err)
