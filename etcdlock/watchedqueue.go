@@ -308,7 +308,10 @@ func (q *watchedQueue) apply(events []*clientv3.Event) {
 	if n := len(events); n > 0 {
 		q.revision = max(q.revision, events[n-1].Kv.ModRevision)
 	}
-	q.wakeGranted()
+	holders, _ := q.queue.split() // who waits behind them need not look
+	for _, e := range holders {
+		q.wakeWaiter(e.key)
+	}
 	q.signalLeases()
 }
 
@@ -316,15 +319,6 @@ func (q *watchedQueue) apply(events []*clientv3.Event) {
 func (q *watchedQueue) wakeWaiter(key string) {
 	if w := q.waiters[key]; w != nil {
 		w.wake()
-	}
-}
-
-// wakeGranted wakes the waiters that can hold the lock now, and none behind them. It is called
-// with the mutex held.
-func (q *watchedQueue) wakeGranted() {
-	next, _ := q.queue.split()
-	for _, e := range next {
-		q.wakeWaiter(e.key)
 	}
 }
 
@@ -378,10 +372,5 @@ func (q *watchedQueue) judge(w *waiter) (verdict, error) {
 	case !found:
 		return gone, nil
 	}
-	before := q.queue[:i]
-	v := before.judge(w.info)
-	if v == kindClash {
-		return v, before.kindError(w.info)
-	}
-	return v, nil
+	return q.queue[:i].judge(w.info)
 }
