@@ -119,7 +119,7 @@ func (s *session) negotiatedTimeout() time.Duration {
 // hangs.
 func (s *session) close(events <-chan zk.Event) {
 	s.mu.Lock()
-	lapses := s.id != 0 && (!s.d.life.Over() || !s.closedUntil.Reached(driver.Now()))
+	lapses := s.id != 0 && (!s.d.life.Over() || s.closedUntil.SubMono(driver.Now()) > 0)
 	s.mu.Unlock()
 	callsDone := make(chan struct{})
 	go func() { s.calls.Wait(); close(callsDone) }()
