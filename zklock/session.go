@@ -253,7 +253,8 @@ func (s *session) onEvent(e zk.Event) {
 
 // onNegotiated handles a server's answer to the request for a session, which was sent after
 // sent. It runs before the client library sees the answer. A session with a shorter timeout than
-// the options ask for ends: an ensemble may have got another setting since it began.
+// the options ask for ends: an ensemble may have got another setting since it began. Holds that
+// count on a longer timeout than that are lost.
 func (s *session) onNegotiated(id int64, timeout time.Duration, sent driver.Instant) {
 	if id == 0 {
 		return // the session has expired
@@ -262,6 +263,9 @@ func (s *session) onNegotiated(id int64, timeout time.Duration, sent driver.Inst
 		s.terminate(driver.Invalidf("session timeout %v: the ensemble keeps sessions for %v at most, see maxSessionTimeout",
 			s.d.conf.timeout, timeout))
 		return
+	}
+	if timeout < s.negotiatedTimeout() {
+		s.loseHolds(fmt.Errorf("the ensemble now ends the session after %v", timeout))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -292,11 +296,8 @@ func (s *session) onConnected() {
 // waiter checks the queue again on the next connection. The nodes of leases that are lost are
 // deleted after their LockDelay, as soon as a server can be reached.
 func (s *session) onDisconnected() {
-	if lost := s.markDisconnected(); !lost {
-		return
-	}
-	for _, l := range s.heldLeases() {
-		l.loseWithSession(errDisconnected)
+	if s.markDisconnected() {
+		s.loseHolds(errDisconnected)
 	}
 }
 
@@ -343,8 +344,12 @@ func (s *session) terminate(cause error) {
 	s.mu.Lock()
 	s.wakeAll()
 	s.mu.Unlock()
+	s.loseHolds(context.Cause(s.ctx))
+}
+
+func (s *session) loseHolds(cause error) {
 	for _, l := range s.heldLeases() {
-		l.loseWithSession(context.Cause(s.ctx))
+		l.loseWithSession(cause)
 	}
 }
 

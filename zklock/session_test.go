@@ -184,3 +184,16 @@ func TestShorterTimeout(t *testing.T) {
 		t.Errorf("after the end of the session, Status = %+v, %v; want that its hold keeps others out", st, err)
 	}
 }
+
+// TestShorterTimeoutThanBefore gives a session a shorter timeout than it had, which the options
+// allow. The session goes on, without the holds that count on more.
+func TestShorterTimeoutThanBefore(t *testing.T) {
+	s, _ := newTestSession(t, 30*time.Second)
+	s.onNegotiated(s.id, 40*time.Second, driver.Now()) // as from servers with a larger minSessionTimeout
+	_, lost := livetest.AcquireTold(t, s.d, driver.Request{Name: "job", ID: "a", TTL: time.Minute})
+	s.onNegotiated(s.id, 35*time.Second, driver.Now())
+	livetest.AwaitLoss(t, lost, livetest.Patience)
+	if err := context.Cause(s.ctx); err != nil {
+		t.Errorf("the session has ended: %v", err)
+	}
+}
