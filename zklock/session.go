@@ -192,16 +192,20 @@ func (s *session) ready(ctx context.Context) error {
 		case <-ctx.Done():
 			return s.disconnected(context.Cause(ctx))
 		case <-timer.C:
-			return s.disconnected(fmt.Errorf("not reached within %v", s.d.conf.dialTimeout))
+			return s.disconnected(nil)
 		}
 	}
 	return nil
 }
 
-// disconnected returns the error of a call whose wait for a connection has ended with why.
+// disconnected returns the error of a call whose wait for a connection has ended with why, or, if
+// that is nil, after the dial timeout.
 func (s *session) disconnected(why error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if why == nil {
+		why = fmt.Errorf("not reached within %v", s.d.conf.dialTimeout)
+	}
 	if s.connErr != nil {
 		why = fmt.Errorf("%w: %w", why, s.connErr)
 	}
@@ -416,18 +420,24 @@ func (c *call[T]) isDone() bool {
 	}
 }
 
-// wait returns the answer. If ctx ends first, the request continues in the background. Close gives
-// requests a few seconds to be answered.
+// wait returns the answer. If ctx ends first, or there is no connection after the dial timeout, the
+// request continues in the background. Close gives requests a few seconds to be answered.
 func (c *call[T]) wait(ctx context.Context) (val T, err error) {
-	select {
-	case <-c.done:
-	case <-ctx.Done():
-		err = c.s.unanswered(context.Cause(ctx))
-	case <-c.s.ctx.Done():
-		if err = context.Cause(c.s.ctx); errors.Is(err, driver.ErrClosed) {
-			select {
-			case <-c.done:
-			case <-ctx.Done():
+	tick := time.NewTicker(c.s.d.conf.dialTimeout)
+	defer tick.Stop()
+	for err == nil && !c.isDone() {
+		select {
+		case <-c.done:
+		case <-tick.C:
+			err = c.s.unanswered(nil)
+		case <-ctx.Done():
+			err = c.s.unanswered(context.Cause(ctx))
+		case <-c.s.ctx.Done():
+			if err = context.Cause(c.s.ctx); errors.Is(err, driver.ErrClosed) {
+				select {
+				case <-c.done:
+				case <-ctx.Done():
+				}
 			}
 		}
 	}
