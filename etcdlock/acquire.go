@@ -176,9 +176,7 @@ func (a *attempt) judge(answers []*etcdserverpb.ResponseOp) (v verdict, own *ent
 	if i := q.find(a.key); i >= 0 {
 		q, own = q[:i], &q[i]
 	}
-	if v = q.judge(a.info); v == kindClash {
-		err = q.kindError(a.info)
-	}
+	v, err = q.judge(a.info)
 	return v, own, err
 }
 

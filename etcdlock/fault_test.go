@@ -3,12 +3,15 @@ package etcdlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -230,6 +233,32 @@ func TestLateRequest(t *testing.T) {
 	}
 	awaitNoKeys(t, client, "late")
 	release(t, acquire(t, d, noWait("late", "b")))
+}
+
+// TestLateLabel has etcd execute a change of the label after the release. Status goes on to say
+// that MinHold keeps the lock.
+func TestLateLabel(t *testing.T) {
+	t.Parallel()
+	client := dialShared(t)
+	k := intercept(client)
+	d := open(t, client)
+	req := request("label", "a")
+	req.MinHold = time.Hour
+	l := acquire(t, d, req)
+	k.set(func(c call) error {
+		if c.what == "put" {
+			k.set(nil)
+			release(t, l)
+		}
+		return c.do()
+	})
+	if err := l.SetHolder(t.Context(), driver.Holder{Label: "late"}); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("SetHolder after the release = %v, want ErrLost", err)
+	}
+	st, err := d.Status(t.Context(), "label")
+	if err != nil || len(st.Holders) != 1 || st.Holders[0].Holder.Kind != driver.KindKept {
+		t.Errorf("Status = %+v, %v; want a hold that is kept", st, err)
+	}
 }
 
 // TestLateRepeat has a request time out and be repeated. etcd executes the first one after the
@@ -500,6 +529,49 @@ func TestDeafWatch(t *testing.T) {
 				t.Errorf("a watch that hangs cost a waiter %v", took)
 			}
 		})
+	}
+}
+
+// TestLoginExpires has the login expire before each of many waits. etcd serves the watches that it
+// has on a stream with an expired login, and refuses further ones there. All waiters are served.
+func TestLoginExpires(t *testing.T) {
+	t.Parallel()
+	var login, refused, begun atomic.Int32
+	refuse := func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer,
+		opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		stream, err := streamer(ctx, desc, conn, method, opts...)
+		own := login.Load()
+		return alteredStream{stream, func(m any) error {
+			switch resp, ok := m.(*etcdserverpb.WatchResponse); {
+			case !ok || !resp.Created:
+			case own == login.Load():
+				begun.Add(1)
+			default:
+				refused.Add(1)
+				resp.Canceled, resp.WatchId, resp.CancelReason = true, -1, rpctypes.ErrGRPCInvalidAuthToken.Error()
+			}
+			return nil
+		}}, err
+	}
+	d := open(t, dialAs(t, "", "", []string{shared(t).Addr()}, grpc.WithChainStreamInterceptor(refuse)))
+	other := open(t, dial(t, shared(t)))
+	var held []driver.Lease
+	var waits []*livetest.Waiter
+	for i := range int32(20) {
+		login.Add(1)
+		name := fmt.Sprint("login/", i)
+		held = append(held, acquire(t, other, request(name, "holder")))
+		waits = append(waits, livetest.Waiting(t, d, request(name, "waiter")))
+		livetest.Await(t, "watch of "+name, func() error {
+			if begun.Load() == i+1 {
+				return nil
+			}
+			return fmt.Errorf("%d watches have begun, and %d were refused", begun.Load(), refused.Load())
+		})
+	}
+	for i, w := range waits {
+		release(t, held[i])
+		release(t, w.Get(t))
 	}
 }
 

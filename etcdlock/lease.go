@@ -17,9 +17,21 @@ import (
 	"github.com/sniblock/snib/driver/driverkit"
 )
 
-// batch is how many keys one transaction checks or deletes. By default etcd allows 128 operations,
-// and counts nested ones too.
+// batch is how many keys one transaction checks or deletes at most. By default etcd allows 128
+// operations, and counts nested ones too.
 const batch = 100
+
+// inBatches calls do with all items, at most batch at a time. It halves a batch with more keys than
+// the server allows in a transaction, or with a key that a role may not use.
+func inBatches[T any](items []T, do func([]T) error) {
+	for some := range slices.Chunk(items, batch) {
+		err, half := do(some), len(some)/2
+		if half > 0 && (errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrPermissionDenied)) {
+			inBatches(some[:half], do)
+			inBatches(some[half:], do)
+		}
+	}
+}
 
 // A lease is a key that holds a lock, as far as we know. It is attached to the etcd lease of its
 // session.
@@ -145,7 +157,9 @@ func (l *lease) writeInfo(ctx context.Context, to *driver.Holder) error {
 	}
 	put := clientv3.OpPut(l.key, l.info.encode(), clientv3.WithIgnoreLease())
 	l.mu.Unlock()
-	answer, err := l.d.commit(ctx, isCreatedAt(l.key, l.revision), []clientv3.Op{put}, nil)
+	// A key that a release has attached to another etcd lease stays as the release wrote it.
+	held := append(isCreatedAt(l.key, l.revision), clientv3.Compare(clientv3.LeaseValue(l.key), "=", l.s.id))
+	answer, err := l.d.commit(ctx, held, []clientv3.Op{put}, nil)
 	switch {
 	case err != nil:
 		return explain(err)
@@ -371,19 +385,21 @@ func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
 // reads, which etcd also does while its space is used up.
 func (d *Driver) checkKeys(ctx context.Context, leases []*lease) map[*lease]error {
 	failed := map[*lease]error{}
-	for some := range slices.Chunk(leases, batch) {
+	inBatches(leases, func(some []*lease) error {
 		ops := make([]clientv3.Op, len(some))
 		for i, l := range some {
 			ops[i] = clientv3.OpGet(l.key, clientv3.WithKeysOnly())
 		}
 		answer, err := d.commit(ctx, nil, ops, nil)
 		for i, l := range some {
+			delete(failed, l) // of a larger batch
 			if err != nil {
 				failed[l] = err
 			} else if kvs := answer.Responses[i].GetResponseRange().Kvs; len(kvs) == 0 || kvs[0].CreateRevision != l.revision {
 				failed[l] = errKeyGone
 			}
 		}
-	}
+		return err
+	})
 	return failed
 }

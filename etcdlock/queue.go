@@ -136,8 +136,7 @@ type verdict int
 const (
 	waits verdict = iota
 	granted
-	kindClash // with a lock of another kind
-	gone      // its key no longer exists
+	gone // its key no longer exists
 )
 
 // A holderSet describes the holders before a place in a queue.
@@ -166,37 +165,27 @@ func (s *holderSet) admits(i info) bool {
 	return s.count == 0
 }
 
-// judge returns the verdict on a request, given that all entries of q came before it. The first of
-// them decides of which kind the lock is. A later one of another kind leaves when it notices, and
-// until then those behind it wait.
-func (q queue) judge(i info) verdict {
+// judge returns the verdict on a request, given that all entries of q came before it, and an error
+// if the request can't be served. The first entry decides of which kind the lock is. A later one of
+// another kind leaves when it notices, and until then those behind it wait.
+func (q queue) judge(i info) (verdict, error) {
 	var holders holderSet
 	mixed := false
 	for k, e := range q {
 		clash := (e.info.Slots > 0) != (i.Slots > 0)
-		if e.etcdLease == 0 || k == 0 && clash {
-			return kindClash
+		switch {
+		case e.etcdLease == 0:
+			return waits, fmt.Errorf("%w: the key %q is no lock: it has no lease", driver.ErrKind, e.key)
+		case k == 0 && clash:
+			return waits, driver.KindError(e.info.Slots)
 		}
 		mixed = mixed || clash
 		holders.add(e)
 	}
 	if holders.admits(i) && !mixed {
-		return granted
+		return granted, nil
 	}
-	return waits
-}
-
-// kindError says why a request for a lock of this kind can't be served.
-func (q queue) kindError(i info) error {
-	for _, e := range q {
-		switch {
-		case e.etcdLease == 0:
-			return fmt.Errorf("%w: the key %q is no lock: it has no lease", driver.ErrKind, e.key)
-		case (e.info.Slots > 0) != (i.Slots > 0):
-			return driver.KindError(e.info.Slots)
-		}
-	}
-	return driver.ErrKind
+	return waits, nil
 }
 
 // split returns the holders and the waiters.

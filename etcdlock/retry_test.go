@@ -76,6 +76,22 @@ func TestPingGivenUp(t *testing.T) {
 	}
 }
 
+// TestOutage checks when a waiter that gives up reports an outage: if its queue can't be watched or
+// read, for whatever reason, nobody is known to hold the lock.
+func TestOutage(t *testing.T) {
+	refused := errors.New("rpc error: code = Unauthenticated desc = etcdserver: invalid auth token") // as the client has it
+	for _, tt := range []struct{ err, want error }{
+		{nil, nil},
+		{errWatchEnded, nil}, // a queue that was read
+		{refused, refused},
+		{rpctypes.ErrNoLeader, rpctypes.ErrNoLeader},
+	} {
+		if got := (&watchedQueue{err: tt.err}).outage(); !errors.Is(got, tt.want) {
+			t.Errorf("outage after %v = %v, want %v", tt.err, got, tt.want)
+		}
+	}
+}
+
 // TestSilence checks since when a session counts an outage: since the first keep-alive that failed
 // after the last answer. The time in which the process was stopped does not count.
 func TestSilence(t *testing.T) {
@@ -145,6 +161,27 @@ func TestCleanUp(t *testing.T) {
 	})
 }
 
+// TestFewOperations renews holds at a server that allows 16 operations in a transaction. The driver
+// finds out of each key whether it exists.
+func TestFewOperations(t *testing.T) {
+	d := &Driver{life: driverkit.NewLifecycle(), client: &clientv3.Client{KV: &fakeKV{commit: func(ops []clientv3.Op) error {
+		if len(ops) > 16 {
+			return rpctypes.ErrTooManyOps
+		}
+		return nil
+	}}}}
+	leases := make([]*lease, 2*batch)
+	for i := range leases {
+		leases[i] = &lease{key: fmt.Sprint("key/", i)}
+	}
+	failed := d.checkKeys(t.Context(), leases)
+	for _, l := range leases {
+		if !errors.Is(failed[l], errKeyGone) { // as fakeKV answers
+			t.Fatalf("the check of %s = %v, want its answer", l.key, failed[l])
+		}
+	}
+}
+
 // A fakeKV executes no transaction, and answers them with commit. It denies other deletions.
 type fakeKV struct {
 	clientv3.KV
@@ -158,7 +195,9 @@ func (k *fakeKV) Then(ops ...clientv3.Op) clientv3.Txn { k.ops = ops; return k }
 func (k *fakeKV) Else(...clientv3.Op) clientv3.Txn     { return k }
 
 func (k *fakeKV) Commit() (*clientv3.TxnResponse, error) {
-	return &clientv3.TxnResponse{}, k.commit(k.ops)
+	empty := &etcdserverpb.ResponseOp{Response: &etcdserverpb.ResponseOp_ResponseRange{
+		ResponseRange: &etcdserverpb.RangeResponse{}}}
+	return &clientv3.TxnResponse{Responses: slices.Repeat([]*etcdserverpb.ResponseOp{empty}, len(k.ops))}, k.commit(k.ops)
 }
 
 func (k *fakeKV) Delete(context.Context, string, ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {

@@ -2,9 +2,7 @@ package etcdlock
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -397,11 +395,7 @@ func (s *session) cleanUp() {
 		}
 	}
 	s.mu.Unlock()
-	for keys := range slices.Chunk(due, batch) {
-		if err := s.deleteKeys(keys); err != nil && !errors.Is(err, rpctypes.ErrPermissionDenied) {
-			return // the next call tries again
-		}
-	}
+	inBatches(due, s.deleteKeys) // after a failure, the next call tries again
 }
 
 // deleteKeys deletes keys of pendingCleanup in one transaction. It then forgets those that no
@@ -412,10 +406,7 @@ func (s *session) deleteKeys(keys []string) error {
 	for i, key := range keys {
 		ops[i] = clientv3.OpDelete(key)
 	}
-	_, err := s.d.commit(s.ctx, nil, ops, nil)
-	if half := len(keys) / 2; half > 0 && errors.Is(err, rpctypes.ErrPermissionDenied) { // of one key, perhaps
-		return errors.Join(s.deleteKeys(keys[:half]), s.deleteKeys(keys[half:]))
-	} else if err != nil {
+	if _, err := s.d.commit(s.ctx, nil, ops, nil); err != nil {
 		return err
 	}
 	s.mu.Lock()

@@ -2,8 +2,9 @@ package etcdlock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,7 +27,7 @@ const (
 	// retryDelay is the pause after a watch or a request that failed.
 	retryDelay = 100 * time.Millisecond
 
-	// maxStreams bounds the streams for watches: the client keeps those on which no watch began.
+	// maxStreams bounds the streams that hang: the client keeps those on which no watch began.
 	maxStreams = 16
 )
 
@@ -38,9 +39,10 @@ type watchedQueues struct {
 	mu     sync.Mutex
 	byName map[string]*watchedQueue
 
-	// stream numbers the streams for watches, modulo maxStreams. A stream that hangs keeps its
-	// watches; new watches use the stream of the next number.
-	stream atomic.Int64
+	// hung and refused name the stream for new watches. A stream that hangs, or whose login has
+	// expired, keeps its watches, and gets no further ones. No later watch uses a stream that has
+	// refused one, because it would refuse that too; the client closes it after its last watch.
+	hung, refused atomic.Int64
 }
 
 // A watchedQueue is the queue of a lock as one watch shows it. It serves all callers in the
@@ -182,7 +184,7 @@ func (q *watchedQueue) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		q.d.queues.stream.Add(1) // this stream may hang, so the next watch uses another one
+		q.d.queues.hung.Add(1) // this stream may hang, so the next watch uses another one
 		q.onWatchFailed(err)
 		select {
 		case <-ctx.Done():
@@ -210,8 +212,10 @@ func (q *watchedQueue) onWatchFailed(err error) {
 // first, at no particular revision, and then reads the queue: if a watch asks for a past
 // revision, etcd serves it with a loop that runs only ten times a second.
 func (q *watchedQueue) watchOnce(ctx context.Context) error {
+	queues := &q.d.queues
+	refused := queues.refused.Load()
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "snib-stream",
-		strconv.FormatInt(q.d.queues.stream.Load()%maxStreams, 10)))
+		fmt.Sprint(refused, ".", queues.hung.Load()%maxStreams)))
 	defer cancel()
 	begin := time.AfterFunc(callTimeout, cancel) // Watch returns only when etcd has announced it
 	events := q.d.client.Watch(clientv3.WithRequireLeader(ctx), prefixOf(q.name), clientv3.WithPrefix(),
@@ -230,6 +234,7 @@ func (q *watchedQueue) watchOnce(ctx context.Context) error {
 			case !open:
 				return errWatchEnded
 			case resp.Err() != nil:
+				queues.refused.CompareAndSwap(refused, refused+1)
 				return resp.Err()
 			case !resp.Created:
 				q.apply(resp.Events)
@@ -303,7 +308,10 @@ func (q *watchedQueue) apply(events []*clientv3.Event) {
 	if n := len(events); n > 0 {
 		q.revision = max(q.revision, events[n-1].Kv.ModRevision)
 	}
-	q.wakeGranted()
+	holders, _ := q.queue.split() // who waits behind them need not look
+	for _, e := range holders {
+		q.wakeWaiter(e.key)
+	}
 	q.signalLeases()
 }
 
@@ -311,15 +319,6 @@ func (q *watchedQueue) apply(events []*clientv3.Event) {
 func (q *watchedQueue) wakeWaiter(key string) {
 	if w := q.waiters[key]; w != nil {
 		w.wake()
-	}
-}
-
-// wakeGranted wakes the waiters that can hold the lock now, and none behind them. It is called
-// with the mutex held.
-func (q *watchedQueue) wakeGranted() {
-	next, _ := q.queue.split()
-	for _, e := range next {
-		q.wakeWaiter(e.key)
 	}
 }
 
@@ -348,14 +347,14 @@ func (q *watchedQueue) wakeAll() {
 	}
 }
 
-// outage returns why etcd can't be reached, or nil.
+// outage returns why the queue is not known, or nil. A watch that has just ended is no reason.
 func (q *watchedQueue) outage() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if isTransient(q.err) {
-		return q.err
+	if errors.Is(q.err, errWatchEnded) {
+		return nil
 	}
-	return nil
+	return q.err
 }
 
 // judge returns the verdict on w, and an error if another kind of lock is in its way. While there
@@ -373,10 +372,5 @@ func (q *watchedQueue) judge(w *waiter) (verdict, error) {
 	case !found:
 		return gone, nil
 	}
-	before := q.queue[:i]
-	v := before.judge(w.info)
-	if v == kindClash {
-		return v, before.kindError(w.info)
-	}
-	return v, nil
+	return q.queue[:i].judge(w.info)
 }

@@ -205,7 +205,7 @@ func (a *attempt) enqueue(ctx context.Context) error {
 		return nil
 	}
 	if a.creation != nil {
-		path, err := a.s.find(ctx, a.folder, a.id)
+		path, err := a.s.find(ctx, a.folder, a.id, a.creation)
 		if err != nil {
 			return err
 		}

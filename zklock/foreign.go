@@ -59,7 +59,7 @@ func (s *session) checkKind(ctx context.Context, folder string, snap snapshot) e
 // checkFirst is checkKind for the first contender in a folder, which is read unless its name says
 // that it is a lock.
 func (s *session) checkFirst(ctx context.Context, folder string, queue []contender) error {
-	if len(queue) == 0 || queue[0].isRecipe() {
+	if len(queue) == 0 || queue[0].recipe {
 		return nil
 	}
 	snap, _, err := do(ctx, s, readNode(child(folder, queue[0].node)))
@@ -79,11 +79,8 @@ func (c contender) checkSession(folder string, snap snapshot) error {
 		driver.ErrKind, child(folder, c.node))
 }
 
-// isRecipe reports whether a node has the name of a lock of snib, Curator or go-zookeeper.
-func (c contender) isRecipe() bool { return c.id != "" }
-
 // isPersistent reports whether a contender is a node that belongs to no session, and that no known
 // lock library has made. It is no lock, and may stay for ever.
 func (c contender) isPersistent(snap snapshot) bool {
-	return !c.isRecipe() && snap.stat.Czxid != 0 && snap.stat.EphemeralOwner == 0
+	return !c.recipe && snap.stat.Czxid != 0 && snap.stat.EphemeralOwner == 0
 }

@@ -13,12 +13,12 @@ import (
 // A contender is a node in the folder of a lock: a holder or a waiter. Everything that matters
 // for the order is in its name, so one list of names is enough to decide.
 type contender struct {
-	node  string // its name
-	id    string // the client finds its node by this; "" if it has none
-	seq   int32
-	mode  mode
-	slots int  // for modeSlot; else 0
-	kept  bool // released, and kept until its MinHold is over
+	node   string // its name
+	recipe bool   // it is named as a lock of snib, Curator or go-zookeeper
+	seq    int32
+	mode   mode
+	slots  int  // for modeSlot; else 0
+	kept   bool // released, and kept until its MinHold is over
 }
 
 // A mode is what a contender asks for.
@@ -71,10 +71,7 @@ func parse(name string) (c contender, ok bool) {
 	}
 	c.seq = int32(seq)
 	c.kept = strings.HasPrefix(name, keptPrefix)
-	if rest := strings.TrimPrefix(strings.TrimPrefix(head, nodePrefix), keptPrefix); rest != head &&
-		len(rest) >= idLength {
-		c.id = rest[:idLength]
-	}
+	c.recipe = (c.kept || strings.HasPrefix(head, nodePrefix)) && len(head) >= len(nodePrefix)+idLength
 	switch {
 	case strings.HasSuffix(head, suffixRead[1:]), strings.HasSuffix(head, suffixKazooRead):
 		c.mode = modeShared
@@ -112,16 +109,8 @@ func splitSeq(name string) (head, number string) {
 
 func allDigits(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
-// before reports whether c came before d. The counter wraps around, so the shorter way decides.
-func (c contender) before(d contender) bool {
-	if c.seq != d.seq {
-		return c.seq-d.seq < 0
-	}
-	return c.node < d.node
-}
-
 // parseQueue returns the contenders among the names of a folder's nodes, in the order of
-// arrival.
+// arrival. The counter wraps around, so the shorter way decides.
 func parseQueue(names []string) []contender {
 	all := make([]contender, 0, len(names))
 	for _, name := range names {
@@ -130,13 +119,7 @@ func parseQueue(names []string) []contender {
 		}
 	}
 	slices.SortFunc(all, func(a, b contender) int {
-		switch {
-		case a.before(b):
-			return -1
-		case b.before(a):
-			return 1
-		}
-		return cmp.Compare(a.node, b.node)
+		return cmp.Or(int(a.seq-b.seq), strings.Compare(a.node, b.node))
 	})
 	return all
 }

@@ -21,20 +21,20 @@ func TestParse(t *testing.T) {
 		want contender
 		no   bool // the node takes no part
 	}{
-		{name: "_c_" + someID + "-lock-0000000007", want: contender{id: someID, seq: 7}},
-		{name: "_c_" + someID + "-__WRIT__0000000007", want: contender{id: someID, seq: 7}},
-		{name: "_c_" + someID + "-__READ__2147483647", want: contender{id: someID, seq: math.MaxInt32, mode: modeShared}},
-		{name: "_c_" + someID + "-lock--2147483648", want: contender{id: someID, seq: math.MinInt32}},
-		{name: "_c_" + someID + "-__READ__-2147483648", want: contender{id: someID, seq: math.MinInt32, mode: modeShared}},
-		{name: "_c_" + someID + "-lock--000000005", want: contender{id: someID, seq: -5}}, // Java counts the sign as a digit
-		{name: "_c_" + someID + "-slot3-0000000001", want: contender{id: someID, seq: 1, mode: modeSlot, slots: 3}},
-		{name: "_c_" + someID + "-slot12--2000000001", want: contender{id: someID, seq: -2000000001, mode: modeSlot,
+		{name: "_c_" + someID + "-lock-0000000007", want: contender{recipe: true, seq: 7}},
+		{name: "_c_" + someID + "-__WRIT__0000000007", want: contender{recipe: true, seq: 7}},
+		{name: "_c_" + someID + "-__READ__2147483647", want: contender{recipe: true, seq: math.MaxInt32, mode: modeShared}},
+		{name: "_c_" + someID + "-lock--2147483648", want: contender{recipe: true, seq: math.MinInt32}},
+		{name: "_c_" + someID + "-__READ__-2147483648", want: contender{recipe: true, seq: math.MinInt32, mode: modeShared}},
+		{name: "_c_" + someID + "-lock--000000005", want: contender{recipe: true, seq: -5}}, // Java counts the sign as a digit
+		{name: "_c_" + someID + "-slot3-0000000001", want: contender{recipe: true, seq: 1, mode: modeSlot, slots: 3}},
+		{name: "_c_" + someID + "-slot12--2000000001", want: contender{recipe: true, seq: -2000000001, mode: modeSlot,
 			slots: 12}},
-		{name: "_k_" + someID + "-slot12-0000000001", want: contender{id: someID, seq: 1, mode: modeSlot, slots: 12,
+		{name: "_k_" + someID + "-slot12-0000000001", want: contender{recipe: true, seq: 1, mode: modeSlot, slots: 12,
 			kept: true}},
 		// go-zookeeper
 		{name: "_c_0123456789abcdef0123456789abcdef-lock-0000000009",
-			want: contender{id: "0123456789abcdef0123456789abcdef-loc", seq: 9}},
+			want: contender{recipe: true, seq: 9}},
 		{name: "87e83f711a5a446ca83b209ce2f88e4a__lock__0000000001", want: contender{seq: 1}}, // kazoo
 		{name: "87e83f711a5a446ca83b209ce2f88e4a__rlock__0000000001", want: contender{seq: 1, mode: modeShared}},
 		{name: "x-72057594037927936-0000000002", want: contender{seq: 2}}, // ZooKeeper's own recipe
@@ -61,10 +61,9 @@ func TestParseOwn(t *testing.T) {
 		for _, readWrite := range []bool{false, true} {
 			for _, req := range []driver.Request{{}, {Shared: true}, {Slots: 1}, {Slots: 1000000}} {
 				c := config{curatorReadWrite: readWrite}
-				id := newID()
-				got, ok := parse(nodePrefix + id + c.nodeSuffix(req) + seq)
+				got, ok := parse(nodePrefix + newID() + c.nodeSuffix(req) + seq)
 				a := attempt{req: req}
-				if want := a.asContender(); !ok || got.id != id || got.mode != want.mode || got.slots != want.slots || got.kept {
+				if want := a.asContender(); !ok || !got.recipe || got.mode != want.mode || got.slots != want.slots || got.kept {
 					t.Errorf("%+v is read as %+v, %v; want %+v", req, got, ok, want)
 				}
 			}

@@ -119,7 +119,7 @@ func (s *session) negotiatedTimeout() time.Duration {
 // hangs.
 func (s *session) close(events <-chan zk.Event) {
 	s.mu.Lock()
-	lapses := s.id != 0 && (!s.d.life.Over() || !s.closedUntil.Reached(driver.Now()))
+	lapses := s.id != 0 && (!s.d.life.Over() || s.closedUntil.SubMono(driver.Now()) > 0)
 	s.mu.Unlock()
 	callsDone := make(chan struct{})
 	go func() { s.calls.Wait(); close(callsDone) }()
@@ -192,16 +192,20 @@ func (s *session) ready(ctx context.Context) error {
 		case <-ctx.Done():
 			return s.disconnected(context.Cause(ctx))
 		case <-timer.C:
-			return s.disconnected(fmt.Errorf("not reached within %v", s.d.conf.dialTimeout))
+			return s.disconnected(nil)
 		}
 	}
 	return nil
 }
 
-// disconnected returns the error of a call whose wait for a connection has ended with why.
+// disconnected returns the error of a call whose wait for a connection has ended with why, or, if
+// that is nil, after the dial timeout.
 func (s *session) disconnected(why error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if why == nil {
+		why = fmt.Errorf("not reached within %v", s.d.conf.dialTimeout)
+	}
 	if s.connErr != nil {
 		why = fmt.Errorf("%w: %w", why, s.connErr)
 	}
@@ -253,7 +257,8 @@ func (s *session) onEvent(e zk.Event) {
 
 // onNegotiated handles a server's answer to the request for a session, which was sent after
 // sent. It runs before the client library sees the answer. A session with a shorter timeout than
-// the options ask for ends: an ensemble may have got another setting since it began.
+// the options ask for ends: an ensemble may have got another setting since it began. Holds that
+// count on a longer timeout than that are lost.
 func (s *session) onNegotiated(id int64, timeout time.Duration, sent driver.Instant) {
 	if id == 0 {
 		return // the session has expired
@@ -262,6 +267,9 @@ func (s *session) onNegotiated(id int64, timeout time.Duration, sent driver.Inst
 		s.terminate(driver.Invalidf("session timeout %v: the ensemble keeps sessions for %v at most, see maxSessionTimeout",
 			s.d.conf.timeout, timeout))
 		return
+	}
+	if timeout < s.negotiatedTimeout() {
+		s.loseHolds(fmt.Errorf("the ensemble now ends the session after %v", timeout))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -292,11 +300,8 @@ func (s *session) onConnected() {
 // waiter checks the queue again on the next connection. The nodes of leases that are lost are
 // deleted after their LockDelay, as soon as a server can be reached.
 func (s *session) onDisconnected() {
-	if lost := s.markDisconnected(); !lost {
-		return
-	}
-	for _, l := range s.heldLeases() {
-		l.loseWithSession(errDisconnected)
+	if s.markDisconnected() {
+		s.loseHolds(errDisconnected)
 	}
 }
 
@@ -343,8 +348,12 @@ func (s *session) terminate(cause error) {
 	s.mu.Lock()
 	s.wakeAll()
 	s.mu.Unlock()
+	s.loseHolds(context.Cause(s.ctx))
+}
+
+func (s *session) loseHolds(cause error) {
 	for _, l := range s.heldLeases() {
-		l.loseWithSession(context.Cause(s.ctx))
+		l.loseWithSession(cause)
 	}
 }
 
@@ -411,18 +420,24 @@ func (c *call[T]) isDone() bool {
 	}
 }
 
-// wait returns the answer. If ctx ends first, the request continues in the background. Close gives
-// requests a few seconds to be answered.
+// wait returns the answer. If ctx ends first, or there is no connection after the dial timeout, the
+// request continues in the background. Close gives requests a few seconds to be answered.
 func (c *call[T]) wait(ctx context.Context) (val T, err error) {
-	select {
-	case <-c.done:
-	case <-ctx.Done():
-		err = c.s.unanswered(context.Cause(ctx))
-	case <-c.s.ctx.Done():
-		if err = context.Cause(c.s.ctx); errors.Is(err, driver.ErrClosed) {
-			select {
-			case <-c.done:
-			case <-ctx.Done():
+	tick := time.NewTicker(c.s.d.conf.dialTimeout)
+	defer tick.Stop()
+	for err == nil && !c.isDone() {
+		select {
+		case <-c.done:
+		case <-tick.C:
+			err = c.s.unanswered(nil)
+		case <-ctx.Done():
+			err = c.s.unanswered(context.Cause(ctx))
+		case <-c.s.ctx.Done():
+			if err = context.Cause(c.s.ctx); errors.Is(err, driver.ErrClosed) {
+				select {
+				case <-c.done:
+				case <-ctx.Done():
+				}
 			}
 		}
 	}

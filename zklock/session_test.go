@@ -32,17 +32,24 @@ func newTestSession(t *testing.T, timeout time.Duration) (*session, *livetest.Pr
 	return s, proxy
 }
 
-// TestUnansweredWithoutConnection gives up a request that the client library got just after it had
-// lost the connection, and keeps. It is an outage.
+// TestUnansweredWithoutConnection has a request that the client library got just after it had lost
+// the connection, and keeps. It is an outage, at once if the caller gives up.
 func TestUnansweredWithoutConnection(t *testing.T) {
-	t.Parallel()
-	s := &session{d: &Driver{}, ctx: t.Context(), up: make(chan struct{})}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	c := &call[int]{s: s, done: make(chan struct{})}
-	if _, err := c.wait(ctx); !errors.Is(err, errDisconnected) || !errors.Is(err, context.Canceled) {
-		t.Errorf("wait = %v, want errDisconnected and context.Canceled", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &session{d: &Driver{conf: config{dialTimeout: time.Hour}}, ctx: t.Context(), up: make(chan struct{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		c := &call[string]{s: s, done: make(chan struct{})}
+		if _, err := c.wait(ctx); !errors.Is(err, errDisconnected) {
+			t.Errorf("wait = %v, want errDisconnected", err)
+		}
+		if path, err := s.find(ctx, "/snib/job", newID(), c); err == nil {
+			t.Errorf("find = %q while the library may still send the request that makes the node", path)
+		}
+		cancel()
+		if _, err := c.wait(ctx); !errors.Is(err, errDisconnected) || !errors.Is(err, context.Canceled) {
+			t.Errorf("wait = %v, want errDisconnected and context.Canceled", err)
+		}
+	})
 }
 
 // TestAnsweredBesideClose closes the driver while a request is under way. Close waits for the
@@ -51,7 +58,7 @@ func TestAnsweredBesideClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, closeSession := context.WithCancelCause(t.Context())
 		closeSession(driver.ErrClosed)
-		s := &session{d: &Driver{}, ctx: ctx}
+		s := &session{d: &Driver{conf: config{dialTimeout: time.Hour}}, ctx: ctx}
 		c := &call[int]{s: s, done: make(chan struct{})}
 		time.AfterFunc(time.Second, func() { close(c.done) })
 		if _, err := c.wait(t.Context()); err != nil {
@@ -182,5 +189,38 @@ func TestShorterTimeout(t *testing.T) {
 	defer other.Close()
 	if st, err := other.Status(t.Context(), "job"); err != nil || len(st.Holders) != 1 {
 		t.Errorf("after the end of the session, Status = %+v, %v; want that its hold keeps others out", st, err)
+	}
+}
+
+// TestShorterTimeoutThanBefore gives a session a shorter timeout than it had, which the options
+// allow. The session goes on, without the holds that count on more.
+func TestShorterTimeoutThanBefore(t *testing.T) {
+	s, _ := newTestSession(t, 30*time.Second)
+	s.onNegotiated(s.id, 40*time.Second, driver.Now()) // as from servers with a larger minSessionTimeout
+	_, lost := livetest.AcquireTold(t, s.d, driver.Request{Name: "job", ID: "a", TTL: time.Minute})
+	s.onNegotiated(s.id, 35*time.Second, driver.Now())
+	livetest.AwaitLoss(t, lost, livetest.Patience)
+	if err := context.Cause(s.ctx); err != nil {
+		t.Errorf("the session has ended: %v", err)
+	}
+}
+
+// TestOrphansInParallel has the sweeper wait for one node. It deletes another one meanwhile.
+func TestOrphansInParallel(t *testing.T) {
+	s, _ := newTestSession(t, 30*time.Second)
+	path, err := s.conn.Create("/orphan", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unanswered := &call[string]{s: s, done: make(chan struct{})}
+	second := &orphan{path: path}
+	s.mu.Lock()
+	s.sweeper.orphans = []*orphan{{creation: unanswered}}
+	s.mu.Unlock()
+	s.addOrphan(second)
+	select {
+	case <-second.deleted:
+	case <-time.After(livetest.Patience):
+		t.Error("the sweeper waits for the first node, and does not delete the second")
 	}
 }

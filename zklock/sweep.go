@@ -3,6 +3,7 @@ package zklock
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ type orphan struct {
 	folder   string
 	id       string        // in its name
 	path     string        // "" if not known
-	creation *call[string] // creates the node; nil if its outcome is known
+	creation *call[string] // creates the node; nil if path is known
 	due      driver.Instant
 	pause    time.Duration // after the last failed try
 	deleted  chan struct{} // closed when the sweeper has found that the node does not exist
@@ -55,12 +56,12 @@ func (s *session) addOrphan(o *orphan) {
 
 func (s *session) runSweeper() {
 	for {
-		o, left := s.nextOrphan()
-		if o == nil {
+		due, left, more := s.dueOrphans()
+		if !more {
 			return
 		}
-		if left <= 0 {
-			s.recordTry(o, s.deleteOrphan(o))
+		if len(due) > 0 {
+			_ = inParallel(due, func(_ int, o *orphan) error { s.recordTry(o, s.deleteOrphan(o)); return nil })()
 			continue
 		}
 		timer := time.NewTimer(left)
@@ -73,22 +74,23 @@ func (s *session) runSweeper() {
 	}
 }
 
-// nextOrphan returns the orphan that is due first, and the time until then. It returns nil if
-// there is none or the session is over; the sweeper ends then.
-func (s *session) nextOrphan() (first *orphan, left time.Duration) {
+// dueOrphans returns the orphans that are due, and the time until the next one is. more is false if
+// there are none or the session is over; the sweeper ends then.
+func (s *session) dueOrphans() (due []*orphan, left time.Duration, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.sweeper.orphans) == 0 || s.ctx.Err() != nil {
 		s.sweeper.orphans, s.sweeper.running = nil, false
-		return nil, 0
+		return nil, 0, false
 	}
-	first = slices.MinFunc(s.sweeper.orphans, func(a, b *orphan) int {
-		if a.due.Before(b.due) {
-			return -1
+	now, left := driver.Now(), math.MaxInt64
+	for _, o := range s.sweeper.orphans {
+		wait := o.due.SubMono(now)
+		if left = min(left, wait); wait <= 0 {
+			due = append(due, o)
 		}
-		return 1
-	})
-	return first, first.due.SubMono(driver.Now())
+	}
+	return due, left, true
 }
 
 // recordTry removes an orphan that does not exist. After a failure the others have their turn: an
@@ -108,15 +110,9 @@ func (s *session) recordTry(o *orphan, err error) {
 
 // deleteOrphan deletes an orphan, and returns nil if it does not exist.
 func (s *session) deleteOrphan(o *orphan) error {
-	if o.creation != nil {
-		o.path, _ = o.creation.wait(s.ctx) // if this fails, find looks for the node
-		if o.creation.isRejected() {
-			return nil
-		}
-	}
 	if o.path == "" {
 		var err error
-		if o.path, err = s.find(s.ctx, o.folder, o.id); err != nil || o.path == "" {
+		if o.path, err = s.find(s.ctx, o.folder, o.id, o.creation); err != nil || o.path == "" {
 			return err
 		}
 	}
@@ -127,9 +123,16 @@ func (s *session) deleteOrphan(o *orphan) error {
 	return err
 }
 
-// find returns the path of the node whose name contains id, or "" if there is none. The answer
-// is final: requests on earlier connections have been executed by now, or never will be.
-func (s *session) find(ctx context.Context, folder, id string) (path string, err error) {
+// find returns the path of the node that creation made, whose name contains id, or "" if there is
+// none. The answer is final: the client library does not send that request any more, and those on
+// earlier connections have been executed by now, or never will be.
+func (s *session) find(ctx context.Context, folder, id string, creation *call[string]) (path string, err error) {
+	switch path, err = creation.wait(ctx); {
+	case err == nil, !creation.isDone():
+		return path, err
+	case creation.isRejected():
+		return "", nil
+	}
 	if err := s.catchUp(ctx); err != nil {
 		return "", err
 	}
