@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -13,7 +14,6 @@ import (
 	"github.com/sniblock/snib/serve/internal/waiting"
 )
 
-// acquire serves wire.Acquire.
 func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Acquire) error {
 	arrived := driver.Now()
 	key, req, err := s.acquisition(p, msg)
@@ -63,14 +63,7 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal, 
 // acquisition returns what a message asks the store for.
 func (s *Service) acquisition(p *Principal, msg *wire.Acquire) (placeKey, driver.Request, error) {
 	none := func(err error) (placeKey, driver.Request, error) { return placeKey{}, driver.Request{}, err }
-	name, err := storeName(p, msg.Name)
-	if err != nil {
-		return none(err)
-	}
-	if msg.ID == "" {
-		msg.ID = rand.Text()
-	}
-	id, err := checkID(msg.ID)
+	ref, err := refOf(p, wire.Lease{Name: msg.Name, ID: cmp.Or(msg.ID, rand.Text())})
 	if err != nil {
 		return none(err)
 	}
@@ -100,12 +93,12 @@ func (s *Service) acquisition(p *Principal, msg *wire.Acquire) (placeKey, driver
 		return none(err)
 	}
 	req := driver.Request{
-		Name: name, ID: newGrantID(id.client).String(), TTL: ttl,
+		Name: ref.name, ID: newGrantID(ref.id.client).String(), TTL: ttl,
 		Shared: msg.Shared, Slots: msg.Slots, MinHold: wire.Duration(msg.MinHold), Tokens: msg.Tokens,
 		Detached: true, // the hold outlives this replica
 		Holder:   holder,
 	}
-	return placeKey{name, id.client}, req, req.Check()
+	return placeKey{ref.name, ref.id.client}, req, req.Check()
 }
 
 // A waitingError is the answer to a poll whose place is still in the queue.
@@ -288,19 +281,14 @@ func (s *Service) refusal(ctx context.Context, p *Principal, name string, msg *w
 	return problem
 }
 
-// withdraw serves wire.Withdraw. When it has answered, nothing is left of the acquisition.
+// withdraw has answered when nothing is left of the acquisition.
 func (s *Service) withdraw(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Withdraw) error {
-	name, err := storeName(p, msg.Name)
+	ref, err := refOf(p, msg.Lease)
 	if err != nil {
 		return err
 	}
-	id, err := checkID(msg.ID)
-	if err != nil {
-		return err
-	}
-	key := placeKey{name, id.client}
 	return s.act(w, r, p, Action{Verb: VerbAcquire, Op: OpWithdraw, Name: msg.Name}, func(ctx context.Context) error {
-		return s.takeBack(ctx, key)
+		return s.takeBack(ctx, placeKey{ref.name, ref.id.client})
 	})
 }
 

@@ -41,7 +41,6 @@ func (c *check[T]) get(ctx context.Context, do func(context.Context) (T, error))
 	return result, nil
 }
 
-// getDoctor answers with a [wire.Diagnosis].
 func (s *Service) getDoctor(w http.ResponseWriter, r *http.Request, p *Principal) error {
 	return s.begun(r.Context(), p, Action{Verb: VerbAdmin, Op: OpDoctor, List: true}, func(ctx context.Context) error {
 		switch {
@@ -58,7 +57,7 @@ func (s *Service) getDoctor(w http.ResponseWriter, r *http.Request, p *Principal
 	})
 }
 
-// getLeaks answers with [wire.Leaks]: those of the locks that p may see.
+// getLeaks answers with the leaks of the locks that p may see.
 func (s *Service) getLeaks(w http.ResponseWriter, r *http.Request, p *Principal) error {
 	return s.read(r, p, Action{Op: OpLeaks, List: true}, func(ctx context.Context) error {
 		if s.opts.Leaks == nil {

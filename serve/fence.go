@@ -12,8 +12,8 @@ import (
 	"github.com/sniblock/snib/remotelock/wire"
 )
 
-// fence serves wire.Fence. It does not ask whether there is such a hold: one that has ended is
-// refused only once a later hold has come, as at any other resource.
+// fence does not ask whether there is such a hold: one that has ended is refused only once a later
+// hold has come, as at any other resource.
 func (s *Service) fence(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Fence) error {
 	m, err := markOf(p, msg)
 	if err != nil {

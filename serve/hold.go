@@ -46,7 +46,6 @@ func refOf(p *Principal, l wire.Lease) (ref, error) {
 	return ref{name, id}, err
 }
 
-// renew serves wire.Renew.
 func (s *Service) renew(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Renew) error {
 	isBatch := len(msg.Leases) > 0
 	switch {
@@ -108,7 +107,6 @@ func (s *Service) renewed(ctx context.Context, p *Principal, msgs []wire.Renewab
 	return results, nil
 }
 
-// release serves wire.Release.
 func (s *Service) release(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Release) error {
 	ref, err := refOf(p, msg.Lease)
 	if err != nil {
@@ -127,7 +125,6 @@ func (s *Service) release(w http.ResponseWriter, r *http.Request, p *Principal, 
 	})
 }
 
-// label serves wire.Label.
 func (s *Service) label(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Label) error {
 	if msg.Reserved {
 		return s.relabel(w, r, p, msg)
@@ -153,7 +150,7 @@ func (s *Service) label(w http.ResponseWriter, r *http.Request, p *Principal, ms
 	})
 }
 
-// relabel serves a wire.Label that takes a reservation over.
+// relabel lets a client take a reservation over.
 func (s *Service) relabel(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Label) error {
 	name, err := storeName(p, msg.Name)
 	if err := errors.Join(err, checkText("label", msg.Label, wire.MaxLabel)); err != nil {
@@ -174,7 +171,6 @@ func (s *Service) relabel(w http.ResponseWriter, r *http.Request, p *Principal, 
 		func(ctx context.Context) error { return s.takeOverReservation(ctx, name, msg.Token, msg.Label) })
 }
 
-// breakHold serves wire.Break.
 func (s *Service) breakHold(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Break) error {
 	name, err := storeName(p, msg.Name)
 	if err := errors.Join(err, checkText("reason", msg.Reason, wire.MaxReason)); err != nil {
@@ -219,4 +215,45 @@ func orChanged(err error) error {
 		return wire.NewProblem(wire.ProblemChanged, "the lock has no such hold with this token any more: nothing was done", 0)
 	}
 	return err
+}
+
+// A reservation is a hold without a process. Nobody renews it: its TTL is for how long the lock is
+// reserved. In the store, it has [driver.KindReserved].
+
+// checkReservation completes a message that reserves a lock.
+func (s *Service) checkReservation(msg *wire.Acquire) error {
+	switch {
+	case msg.Label == "":
+		return errNoNote()
+	case msg.Wait != 0:
+		return invalidf("wait_ms: a reservation does not wait")
+	case msg.Process != (wire.Process{Label: msg.Label}):
+		return invalidf("host, pid, kind: a reservation has no process")
+	case msg.TTL == 0 && s.info.MaxTTL > 0 && s.info.MaxTTL < driver.LongestTTL:
+		return invalidf("ttl_ms: it is missing; this store keeps a lock for at most %d", s.info.MaxTTL/time.Millisecond)
+	case msg.TTL == 0:
+		msg.TTL = int64(driver.LongestTTL / time.Millisecond)
+	}
+	return nil
+}
+
+// errNoNote reports a reservation without a label.
+func errNoNote() error {
+	return invalidf("label: it is missing; it says to others why the lock is reserved")
+}
+
+func isReserved(h driver.Holder) bool { return h.Kind == driver.KindReserved }
+
+// takeOverReservation gives a reservation another label.
+func (s *Service) takeOverReservation(ctx context.Context, name string, token uint64, label string) error {
+	st, err := s.driver.Status(ctx, name)
+	if err != nil {
+		return err
+	}
+	h, err := findIn(st, func(h driver.Holding) bool { return h.Token == token && isReserved(h.Holder) })
+	if err == nil {
+		h.Holder.Label = label
+		err = s.driver.Lease(name, h.ID, h.Left).SetHolder(ctx, h.Holder)
+	}
+	return orChanged(err)
 }

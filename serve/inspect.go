@@ -38,7 +38,6 @@ func checkQuery(r *http.Request, known []string) error {
 	return nil
 }
 
-// getLock answers with a [wire.Lock].
 func (s *Service) getLock(w http.ResponseWriter, r *http.Request, p *Principal) error {
 	named := r.URL.Query().Get("name")
 	name, err := storeName(p, named)
@@ -188,7 +187,6 @@ func checkPrefix(p *Principal, prefix string) error {
 // maxAudit is how many events an answer about the audit log has at most.
 const maxAudit = 1000
 
-// getAudit answers with a [wire.Audit].
 func (s *Service) getAudit(w http.ResponseWriter, r *http.Request, p *Principal) error {
 	limit := 100
 	if text := r.URL.Query().Get("limit"); text != "" {
@@ -205,7 +203,6 @@ func (s *Service) getAudit(w http.ResponseWriter, r *http.Request, p *Principal)
 	})
 }
 
-// getStore answers with a [wire.Store].
 func (s *Service) getStore(w http.ResponseWriter, r *http.Request, p *Principal) error {
 	return s.read(r, p, Action{Op: OpStore}, func(ctx context.Context) error {
 		id, err := s.storeID(ctx)

@@ -25,10 +25,10 @@ type Stats struct {
 
 // Stats returns what the service is doing.
 func (s *Service) Stats() Stats {
-	store := s.store.state()
+	down, grace := s.store.state()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Stats{Waits: s.polls, Places: len(s.places), Streams: int(s.streams.Load()), StoreUp: store.Why == "", Grace: store.Grace}
+	return Stats{Waits: s.polls, Places: len(s.places), Streams: int(s.streams.Load()), StoreUp: down == "", Grace: grace}
 }
 
 // observe reports a request that was answered.

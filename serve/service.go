@@ -61,22 +61,10 @@ type Options struct {
 
 // limits bound how clients wait. A zero field means its default.
 type limits struct {
-	// wait is how long one request waits at most. A client that wants to wait for longer sends it
-	// again.
-	wait time.Duration
-
-	// placeTimeout is how long the place of a waiting client is kept that does not send its request
-	// again. If its turn comes then, nobody else gets the lock for that long.
-	placeTimeout time.Duration
-
-	// places is how many acquisitions may wait at a time. A client that waits has a place, which
-	// lasts for longer than its request. The principals of one namespace have at most as many places
-	// as are free.
-	places int
-
-	// events is how often the store is listed for those who listen to events. If a list takes long,
-	// it is less often: nine tenths of the time pass without.
-	events time.Duration
+	wait         time.Duration // of one request; a client that wants to wait for longer sends it again
+	placeTimeout time.Duration // of the place of a client between two requests; nobody else gets the lock in its turn
+	places       int           // acquisitions that may wait; a namespace has at most as many as are free
+	events       time.Duration // from one list of the store to the next, for those who listen to events
 }
 
 func (o Options) withDefaults() Options {
@@ -308,4 +296,15 @@ const errNoAnswer driver.Sentinel = "the store does not answer"
 // bounded returns a context for a question to the store. It ends with the client's request.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, driver.AnswerTimeout, errNoAnswer)
+}
+
+// answerHeaders keep pages of others from using an answer in a browser or framing it, browsers from
+// taking it for a page, and everybody from keeping it. There is no header that admits other
+// origins, and no cookie. The console has more, for it is a page. A request that waits has them
+// already, so all share their values, and they are few.
+var answerHeaders = http.Header{
+	"Cache-Control":                {"no-store"},
+	"Content-Security-Policy":      {"default-src 'none'; frame-ancestors 'none'"},
+	"Cross-Origin-Resource-Policy": {"same-origin"},
+	"X-Content-Type-Options":       {"nosniff"},
 }

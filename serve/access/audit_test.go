@@ -20,7 +20,6 @@ func TestAuditLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close()
 	if err := log.Record(Event{Event: EventBreak, Outcome: OutcomeBegun, Who: "ops", Remote: "192.0.2.1", Name: "a\nb", Token: 1 << 60, Reason: "stuck"}); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +66,6 @@ func TestAuditLogIsPipe(t *testing.T) {
 	defer r.Close()
 	log := NewAuditLog(w)
 	log.file = w
-	defer log.Close()
 	if err := log.Record(Event{Event: EventBreak}); err != nil {
 		t.Errorf("Record = %v", err)
 	}

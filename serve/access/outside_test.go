@@ -180,7 +180,7 @@ func TestServiceVerbs(t *testing.T) {
 			{"acquire", wire.PathAcquire, wire.Acquire{Name: lock}},
 			{"acquire", wire.PathRenew, wire.Renew{Lease: &hold}},
 			{"acquire", wire.PathLabel, wire.Label{Lease: hold, Process: x}},
-			{"acquire", wire.PathWithdraw, wire.Withdraw{Name: lock, ID: hold.ID}},
+			{"acquire", wire.PathWithdraw, wire.Withdraw{Lease: wire.Lease{Name: lock, ID: hold.ID}}},
 			{"acquire", wire.PathRelease, wire.Release{Lease: hold}},
 			{"acquire", wire.PathFence, wire.Fence{Resource: lock, ID: hold.ID, Token: 1}},
 			{"read", wire.PathLock + "?name=" + lock, nil},
@@ -435,7 +435,7 @@ prefixes = [""]
 		s.send("GET", wire.PathLock+"?name=deploy", guess, nil),
 		s.send("GET", wire.PathLock+"?name=deploy", "a."+holder+".c", nil),
 		s.send("GET", wire.PathLock+"?name=deploy", "", nil, func(r *http.Request) { r.SetBasicAuth("x", worker) }),
-		s.send("POST", wire.PathWithdraw, worker, wire.Withdraw{Name: "deploy", ID: longID(waiter)}),
+		s.send("POST", wire.PathWithdraw, worker, wire.Withdraw{Lease: wire.Lease{Name: "deploy", ID: longID(waiter)}}),
 		s.send("POST", wire.PathBreak, ops, wire.Break{Name: "deploy", Token: g.Token, Reason: "the runner is gone"}),
 		s.send("POST", wire.PathRelease, worker, wire.Release{Lease: lease}),
 	))

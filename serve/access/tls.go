@@ -3,7 +3,6 @@ package access
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"sync/atomic"
 )
@@ -51,9 +50,6 @@ func (c *Certificates) Config() *tls.Config {
 }
 
 func (f TLSFiles) load() (*tls.Config, error) {
-	if f.Cert == "" || f.Key == "" {
-		return nil, errors.New("TLS needs a certificate and its key: give --tls-cert and --tls-key")
-	}
 	key, err := loadFile(f.Key, "the key of TLS", true)
 	if err != nil {
 		return nil, err
