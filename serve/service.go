@@ -191,7 +191,7 @@ var routes = map[string]route{
 	wire.PathFence:    {http.MethodPost, posted((*Service).fence), nil},
 	wire.PathLock:     {http.MethodGet, (*Service).getLock, []string{"name"}},
 	wire.PathLocks:    {http.MethodGet, (*Service).listLocks, []string{"prefix"}},
-	wire.PathEvents:   {http.MethodGet, (*Service).getEvents, []string{"prefix", "after"}},
+	wire.PathEvents:   {http.MethodGet, (*Service).getEvents, []string{"prefix"}},
 	wire.PathStore:    {http.MethodGet, (*Service).getStore, nil},
 	wire.PathOpenAPI:  {http.MethodGet, (*Service).getOpenAPI, nil},
 	wire.PathAudit:    {http.MethodGet, (*Service).getAudit, []string{"limit"}},

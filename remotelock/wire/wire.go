@@ -263,12 +263,10 @@ type Waiter struct {
 	Waited int64 `json:"waited_ms"`
 }
 
-// An Event is one message of a stream of events. A stream that does not go on behind a known
-// event begins with a reset, a lock message for each lock, and ready: what the client knew
-// before is void.
+// An Event is one message of a stream of events. A stream begins with a reset, a lock message for
+// each lock, and ready, and does so again if its client was too slow: what it knew before is void.
 type Event struct {
 	Type string `json:"type"`         // one of those below
-	ID   string `json:"id,omitempty"` // where to go on; resets and their locks have none
 	At   string `json:"at,omitempty"` // when the service saw it, by its clock, as RFC 3339 has it
 
 	// Lock is the lock as it was seen then. Without holders and waiters it is gone.
