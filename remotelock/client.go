@@ -229,7 +229,7 @@ func errorOf(p *wire.Problem) error {
 	switch p.Kind() {
 	case wire.ProblemHeld:
 		return driver.ErrHeld
-	case wire.ProblemLost, wire.ProblemChanged:
+	case wire.ProblemLost:
 		return driver.ErrLost
 	case wire.ProblemKind:
 		return fmt.Errorf("%w: the lock service says: %s", driver.ErrKind, p.Detail)

@@ -272,12 +272,6 @@ func (s *Service) refusal(ctx context.Context, p *Principal, name string, msg *w
 	}
 	st.Waiters = nil // there may be thousands
 	problem.Holders = lockOf(p, st).Holders
-	for i, h := range problem.Holders {
-		if i == 0 || h.Left < problem.RetryAfter {
-			problem.RetryAfter = h.Left
-		}
-	}
-	problem.RetryAfter = min(max(problem.RetryAfter, 1000), 30_000)
 	return problem
 }
 

@@ -203,18 +203,10 @@ func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) e
 		}
 		return isSeen && (!msg.Reserved || isReserved(h.Holder))
 	})
-	if err == nil {
-		err = s.driver.Break(ctx, name, h.ID)
+	if err != nil {
+		return err
 	}
-	return orChanged(err)
-}
-
-// orChanged returns err, or the answer to a request about a hold that was seen and has ended.
-func orChanged(err error) error {
-	if errors.Is(err, driver.ErrLost) {
-		return wire.NewProblem(wire.ProblemChanged, "the lock has no such hold with this token any more: nothing was done", 0)
-	}
-	return err
+	return s.driver.Break(ctx, name, h.ID)
 }
 
 // A reservation is a hold without a process. Nobody renews it: its TTL is for how long the lock is
@@ -251,9 +243,9 @@ func (s *Service) takeOverReservation(ctx context.Context, name string, token ui
 		return err
 	}
 	h, err := findIn(st, func(h driver.Holding) bool { return h.Token == token && isReserved(h.Holder) })
-	if err == nil {
-		h.Holder.Label = label
-		err = s.driver.Lease(name, h.ID, h.Left).SetHolder(ctx, h.Holder)
+	if err != nil {
+		return err
 	}
-	return orChanged(err)
+	h.Holder.Label = label
+	return s.driver.Lease(name, h.ID, h.Left).SetHolder(ctx, h.Holder)
 }

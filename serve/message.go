@@ -182,7 +182,7 @@ func (s *Service) problemOf(err error) *wire.Problem {
 	case errors.Is(err, driver.ErrHeld):
 		return wire.NewProblem(wire.ProblemHeld, "", time.Second)
 	case errors.Is(err, driver.ErrLost):
-		return wire.NewProblem(wire.ProblemLost, "there is no hold with this id: it has ended, by its TTL, a release, or by force", 0)
+		return wire.NewProblem(wire.ProblemLost, "there is no such hold: it has ended, by its TTL, a release, or by force", 0)
 	case errors.Is(err, driver.ErrKind):
 		return wire.NewProblem(wire.ProblemKind, err.Error(), 0)
 	case errors.Is(err, driver.ErrInvalid):

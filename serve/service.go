@@ -193,7 +193,6 @@ var routes = map[string]route{
 	wire.PathLocks:    {http.MethodGet, (*Service).listLocks, []string{"prefix"}},
 	wire.PathEvents:   {http.MethodGet, (*Service).getEvents, []string{"prefix"}},
 	wire.PathStore:    {http.MethodGet, (*Service).getStore, nil},
-	wire.PathOpenAPI:  {http.MethodGet, (*Service).getOpenAPI, nil},
 	wire.PathAudit:    {http.MethodGet, (*Service).getAudit, []string{"limit"}},
 	wire.PathDoctor:   {http.MethodGet, (*Service).getDoctor, nil},
 	wire.PathLeaks:    {http.MethodGet, (*Service).getLeaks, nil},

@@ -85,7 +85,7 @@ func TestProblems(t *testing.T) {
 		{"QueryEscape", "GET", wire.PathLock + "?name=%zz", "", "", wire.ProblemInvalid},
 		{"Limit", "GET", wire.PathAudit + "?limit=0", "", "", wire.ProblemInvalid},
 		{"Lost", "POST", wire.PathRenew, wire.TypeJSON, `{"name":"\":\"X\\" , "id":"o-------------------"}`, wire.ProblemLost},
-		{"Changed", "POST", wire.PathBreak, wire.TypeJSON, `{"name":"x","token":1,"reason":"r"}`, wire.ProblemChanged},
+		{"Changed", "POST", wire.PathBreak, wire.TypeJSON, `{"name":"x","token":1,"reason":"r"}`, wire.ProblemLost},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -114,7 +114,7 @@ func TestRefused(t *testing.T) {
 	r.acquire(holder)
 	got := r.post(wire.PathAcquire, msg("job", "b"), http.StatusLocked)
 	if len(got.problem.Holders) != 1 || got.problem.Holders[0].Process != (holder.Process) ||
-		got.header.Get("Retry-After") != "30" {
+		got.header.Get("Retry-After") != "1" {
 		t.Errorf("the refusal is %+v, %q", got, got.header.Get("Retry-After"))
 	}
 	other := msg("job", "c")
@@ -280,7 +280,7 @@ func TestLateRequests(t *testing.T) {
 				r.post(wire.PathRenew, wire.Renew{Lease: new(l), TTL: long}, http.StatusGone)
 				r.post(wire.PathLabel, wire.Label{Lease: l, Process: wire.Process{Label: "late"}}, http.StatusGone)
 				r.post(wire.PathRelease, wire.Release{Lease: l}, http.StatusGone)
-				r.post(wire.PathBreak, wire.Break{Name: "job", ID: id, Reason: "late"}, http.StatusConflict)
+				r.post(wire.PathBreak, wire.Break{Name: "job", ID: id, Reason: "late"}, http.StatusGone)
 			}
 		}
 	}
@@ -335,7 +335,7 @@ func TestBreak(t *testing.T) {
 	r.release(first)
 	second := r.acquire(msg("job", "b"))
 	seen := wire.Break{Name: "job", Token: first.Token, Reason: "it hangs"}
-	r.post(wire.PathBreak, seen, http.StatusConflict)
+	r.post(wire.PathBreak, seen, http.StatusGone)
 	r.post(wire.PathRenew, wire.Renew{Lease: new(lease(second)), TTL: long}, http.StatusOK)
 	seen.Token = second.Token
 	r.post(wire.PathBreak, seen, http.StatusNoContent)
@@ -391,16 +391,16 @@ func TestReservation(t *testing.T) {
 	r2.post(wire.PathLabel, takeOver, http.StatusNoContent)
 	wantHolder("bob's")
 	takeOver.Token++
-	r2.post(wire.PathLabel, takeOver, http.StatusConflict)
+	r2.post(wire.PathLabel, takeOver, http.StatusGone)
 	handBack := wire.Break{Name: "db", Token: g.Token, Reserved: true, Reason: "it is done"}
 	r2.post(wire.PathBreak, handBack, http.StatusNoContent)
-	r1.post(wire.PathBreak, handBack, http.StatusConflict)
+	r1.post(wire.PathBreak, handBack, http.StatusGone)
 	r1.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: long}, http.StatusGone)
 
 	held := r1.acquire(msg("db", "worker"))
 	handBack.Token, takeOver.Token = held.Token, held.Token
-	r2.post(wire.PathBreak, handBack, http.StatusConflict)
-	r2.post(wire.PathLabel, takeOver, http.StatusConflict)
+	r2.post(wire.PathBreak, handBack, http.StatusGone)
+	r2.post(wire.PathLabel, takeOver, http.StatusGone)
 	r1.release(held)
 
 	reserve.TTL = long

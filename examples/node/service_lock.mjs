@@ -81,7 +81,7 @@ export class Lock {
   async fence(resource) {
     const { status, answer } = await this.#send("fence", 5000, { name: undefined, resource, token: this.token });
     if (status === 409) throw new LockLost(this.name);
-    if (status !== 200) throw new Error(answer.detail);
+    if (status !== 204) throw new Error(answer.detail);
   }
 
   // release gives the lock up.

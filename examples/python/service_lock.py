@@ -87,7 +87,7 @@ class Lock:
         status, got, _, _ = self._send("fence", 5, name=None, resource=resource, token=self.token)
         if status == 409:
             raise LockLost(self.name)
-        if status != 200:
+        if status != 204:
             raise ValueError(got.get("detail", status))
 
     def release(self):

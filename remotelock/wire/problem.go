@@ -16,7 +16,6 @@ const (
 	ProblemForbidden   = "forbidden"
 	ProblemPath        = "no-such-path"
 	ProblemMethod      = "method-not-allowed"
-	ProblemChanged     = "changed"
 	ProblemKind        = "other-kind"
 	ProblemRepeated    = "repeated"
 	ProblemStale       = "stale"
@@ -44,7 +43,6 @@ type Problem struct {
 
 	RetryAfter int64    `json:"retry_after_ms,omitempty"` // more exact than the header Retry-After
 	Holders    []Holder `json:"holders,omitempty"`        // of a lock that is held
-	Mark       *Mark    `json:"mark,omitempty"`           // of a resource that refuses a hold
 }
 
 // NewProblem returns a problem of one of the types above.
@@ -81,7 +79,6 @@ var problems = map[string]struct {
 	ProblemForbidden:   {403, "this is not allowed"},
 	ProblemPath:        {404, "there is nothing at this path"},
 	ProblemMethod:      {405, "the path has another method"},
-	ProblemChanged:     {409, "the holder has changed"},
 	ProblemKind:        {409, "the lock is of another kind"},
 	ProblemRepeated:    {409, "a later request took over the place"},
 	ProblemStale:       {409, "stale fencing token"},

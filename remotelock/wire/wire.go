@@ -34,8 +34,6 @@ const (
 	PathDoctor = "/v1/doctor"
 	PathLeaks  = "/v1/leaks"
 
-	PathOpenAPI = "/v1/openapi.json"
-
 	PathHealth  = "/healthz"
 	PathReady   = "/readyz"
 	PathMetrics = "/metrics"
@@ -182,13 +180,6 @@ type Break struct {
 type Fence struct {
 	Resource string `json:"resource"`
 	ID       string `json:"id"` // as Granted has it or as the request had it
-	Token    uint64 `json:"token"`
-}
-
-// A Mark is what the service remembers of the last hold that a resource has let in. It is no
-// secret.
-type Mark struct {
-	Resource string `json:"resource"`
 	Token    uint64 `json:"token"`
 }
 

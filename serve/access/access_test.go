@@ -319,7 +319,7 @@ func TestBreakIsRecorded(t *testing.T) {
 		err  error
 		want string
 	}{
-		{nil, OutcomeDone}, {driver.ErrLost, OutcomeFailed}, {wire.NewProblem(wire.ProblemChanged, "", 0), OutcomeFailed},
+		{nil, OutcomeDone}, {driver.ErrLost, OutcomeFailed}, {wire.NewProblem(wire.ProblemKind, "", 0), OutcomeFailed},
 		{driver.ErrUnavailable, OutcomeUnknown}, {context.DeadlineExceeded, OutcomeUnknown},
 	} {
 		end(serve.Outcome{Err: tt.err})

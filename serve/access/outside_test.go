@@ -282,8 +282,8 @@ prefixes = [""]
 	}
 	for _, name := range []string{"../blue/deploy", "blue/deploy", "/blue/deploy"} {
 		got := s.send("POST", wire.PathBreak, tokens["red"], wire.Break{Name: name, Token: blue.Token, Reason: "x"})
-		if got.status != http.StatusConflict {
-			t.Errorf("red breaks %s: %d %s, want 409: there is no such lock in its namespace", name, got.status, got.body)
+		if got.status != http.StatusGone {
+			t.Errorf("red breaks %s: %d %s, want 410: there is no such lock in its namespace", name, got.status, got.body)
 		}
 	}
 	if n := len(s.lock(tokens["blue"], "deploy").Holders); n != 1 {
