@@ -167,7 +167,10 @@ func (s *Service) unavailable(err error) *wire.Problem {
 		s.store.suspect.Store(true)
 	}
 	kind := wire.ProblemUnavailable
-	if errors.Is(err, driver.ErrFull) {
+	switch {
+	case grace > 0:
+		kind = wire.ProblemGrace
+	case errors.Is(err, driver.ErrFull):
 		kind = wire.ProblemFull
 	}
 	return wire.NewProblem(kind, why, max(time.Second, grace))

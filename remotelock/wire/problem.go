@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/sniblock/snib/driver"
 )
 
 // problemBase begins the types of problems. It is the page that explains them.
@@ -29,6 +31,7 @@ const (
 	ProblemInternal    = "internal"
 	ProblemUnavailable = "unavailable"
 	ProblemFull        = "too-many-connections"
+	ProblemGrace       = "grace"
 	ProblemDraining    = "draining"
 	ProblemOtherStore  = "other-store"
 	ProblemAudit       = "audit-unavailable"
@@ -69,6 +72,9 @@ func (p *Problem) Error() string {
 	return p.Detail
 }
 
+// Is makes a problem match [driver.ErrFull] if it says so.
+func (p *Problem) Is(target error) bool { return target == driver.ErrFull && p.Kind() == ProblemFull }
+
 // problems has the status and the title of each type.
 var problems = map[string]struct {
 	status int
@@ -91,6 +97,7 @@ var problems = map[string]struct {
 	ProblemQuota:       {429, "there are too many requests"},
 	ProblemUnavailable: {503, "the store is unavailable"},
 	ProblemFull:        {503, "the server has no connection left"},
+	ProblemGrace:       {503, "the store grants nothing yet"},
 	ProblemDraining:    {503, "this replica is shutting down"},
 	ProblemOtherStore:  {503, "the service has another store"},
 	ProblemAudit:       {503, "the audit log can't be written"},
