@@ -43,7 +43,7 @@ type attempt struct {
 	servers []int         // that may have got a request, and to which a withdrawal must go
 	current atomic.Int64  // the server that is asked first: a place that is left is in the way of others
 	lost    bool          // the answer to a request may have been lost
-	queued  bool          // the service has said that the lock is held, or that the store grants nothing
+	queued  bool          // the service has said that the lock is held, or the store full
 	down    error         // why the last request that has ended got no answer; nil: it got one
 	poll    time.Duration // how long a request waits once the attempt is queued
 }
@@ -108,7 +108,7 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 	}
 }
 
-// mayWaitFor reports whether an error is a reason to wait, as a holder is: the store answers, but it
+// mayWaitFor reports whether an error is a reason to wait, as a holder is: the store answers, but
 // has no connection left, or grants nothing after a restart. The service keeps the place.
 func (a *attempt) mayWaitFor(err error) bool {
 	var p *wire.Problem

@@ -210,7 +210,7 @@ func (s *Service) detach(p *place, me *poll) {
 // isFullLocked reports whether nobody of a namespace may have one more place. The principals of a
 // namespace have at most as many as are free, so they can't shut out those of others.
 func (s *Service) isFullLocked(namespace string) bool {
-	free := s.opts.limits.places - len(s.places)
+	free := s.opts.limits.places - s.waits
 	return free <= 0 || namespace != "" && s.waiting[namespace] >= free
 }
 
@@ -281,7 +281,7 @@ func (s *Service) withdraw(w http.ResponseWriter, r *http.Request, p *Principal,
 	if err != nil {
 		return err
 	}
-	return s.act(w, r, p, Action{Verb: VerbAcquire, Op: OpWithdraw, Name: msg.Name}, func(ctx context.Context) error {
+	return s.act(w, r, p, &Action{Verb: VerbAcquire, Op: OpWithdraw, Name: msg.Name}, func(ctx context.Context) error {
 		return s.takeBack(ctx, placeKey{ref.name, ref.id.client})
 	})
 }

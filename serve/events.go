@@ -31,7 +31,7 @@ func (s *Service) getEvents(w http.ResponseWriter, r *http.Request, p *Principal
 	if err := checkPrefix(p, a.Name); err != nil {
 		return err
 	}
-	return s.begun(r.Context(), p, a, func(ctx context.Context) error {
+	return s.begun(r.Context(), p, &a, func(ctx context.Context) error {
 		return s.stream(ctx, &stream{s, w, p, a}, r.Method == http.MethodHead)
 	})
 }
@@ -59,7 +59,7 @@ func (s *Service) stream(ctx context.Context, st *stream, isHead bool) error {
 		if err != nil {
 			break
 		}
-		err = s.begun(ctx, st.p, st.action, func(ctx context.Context) error { return st.send(ctx, batch) })
+		err = s.begun(ctx, st.p, &st.action, func(ctx context.Context) error { return st.send(ctx, batch) })
 		if err != nil {
 			break
 		}

@@ -22,7 +22,7 @@ func (s *Service) fence(w http.ResponseWriter, r *http.Request, p *Principal, ms
 	ctx, cancel := bounded(r.Context())
 	defer cancel()
 	a := Action{Verb: VerbAcquire, Op: OpFence, Name: msg.Resource, Token: msg.Token}
-	err = s.begun(ctx, p, a, func(ctx context.Context) error {
+	err = s.begun(ctx, p, &a, func(ctx context.Context) error {
 		if s.opts.Fence == nil {
 			return wire.NewProblem(wire.ProblemPath, "this service guards no resources; docs/serve.md says how it would", 0)
 		}

@@ -12,7 +12,7 @@ import (
 
 // act does an action on a hold that has no answer but its success. It goes on if the client has
 // gone: the audit log has what came of it.
-func (s *Service) act(w http.ResponseWriter, r *http.Request, p *Principal, a Action,
+func (s *Service) act(w http.ResponseWriter, r *http.Request, p *Principal, a *Action,
 	do func(context.Context) error) error {
 	ctx, cancel := bounded(context.WithoutCancel(r.Context()))
 	defer cancel()
@@ -23,15 +23,16 @@ func (s *Service) act(w http.ResponseWriter, r *http.Request, p *Principal, a Ac
 	return nil
 }
 
-// begun does an action that grants nothing, if the Authorizer lets it begin.
-func (s *Service) begun(ctx context.Context, p *Principal, a Action, do func(context.Context) error) error {
-	end, err := s.opts.Access.Begin(ctx, p, a)
+// begun does an action that grants nothing, if the Authorizer lets it begin. It may learn meanwhile
+// which hold it is about.
+func (s *Service) begun(ctx context.Context, p *Principal, a *Action, do func(context.Context) error) error {
+	end, err := s.opts.Access.Begin(ctx, p, *a)
 	if err != nil {
 		return err
 	}
 	err = do(ctx)
 	if end != nil {
-		end(Outcome{Err: err})
+		end(Outcome{Err: err, Token: a.Token})
 	}
 	return err
 }
@@ -113,7 +114,7 @@ func (s *Service) release(w http.ResponseWriter, r *http.Request, p *Principal, 
 		return err
 	}
 	a := Action{Verb: VerbAcquire, Op: OpRelease, Name: msg.Name}
-	return s.act(w, r, p, a, func(ctx context.Context) error {
+	return s.act(w, r, p, &a, func(ctx context.Context) error {
 		l, err := s.lease(ctx, ref, time.Second) // the TTL does not matter
 		if err == nil {
 			err = l.Release(ctx)
@@ -141,7 +142,7 @@ func (s *Service) label(w http.ResponseWriter, r *http.Request, p *Principal, ms
 		return err
 	}
 	a := Action{Verb: VerbAcquire, Op: OpLabel, Name: msg.Name}
-	return s.act(w, r, p, a, func(ctx context.Context) error {
+	return s.act(w, r, p, &a, func(ctx context.Context) error {
 		l, err := s.lease(ctx, ref, time.Second) // the TTL does not matter
 		if err != nil {
 			return err
@@ -167,7 +168,7 @@ func (s *Service) relabel(w http.ResponseWriter, r *http.Request, p *Principal, 
 		return errNoNote()
 	}
 	a := Action{Verb: VerbReserve, Op: OpLabel, Name: msg.Name, Token: msg.Token, Why: msg.Label}
-	return s.act(w, r, p, a,
+	return s.act(w, r, p, &a,
 		func(ctx context.Context) error { return s.takeOverReservation(ctx, name, msg.Token, msg.Label) })
 }
 
@@ -186,15 +187,18 @@ func (s *Service) breakHold(w http.ResponseWriter, r *http.Request, p *Principal
 	if msg.Reserved {
 		a.Verb = VerbReserve
 	}
-	return s.act(w, r, p, a, func(ctx context.Context) error { return s.breakSeen(ctx, name, msg) })
+	return s.act(w, r, p, &a, func(ctx context.Context) (err error) {
+		a.Token, err = s.breakSeen(ctx, name, msg)
+		return err
+	})
 }
 
 // breakSeen ends the hold that was seen, and no other one: it looks up the id of the hold with that
-// token, and the store compares the id.
-func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) error {
+// token, and the store compares the id. It returns the token.
+func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) (uint64, error) {
 	st, err := s.driver.Status(ctx, name)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	h, err := findIn(st, func(h driver.Holding) bool {
 		isSeen := h.Token == msg.Token
@@ -204,9 +208,9 @@ func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) e
 		return isSeen && (!msg.Reserved || isReserved(h.Holder))
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return s.driver.Break(ctx, name, h.ID)
+	return h.Token, s.driver.Break(ctx, name, h.ID)
 }
 
 // A reservation is a hold without a process. Nobody renews it: its TTL is for how long the lock is

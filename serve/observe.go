@@ -28,7 +28,7 @@ func (s *Service) Stats() Stats {
 	down, grace := s.store.state()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Stats{Waits: s.polls, Places: len(s.places), Streams: int(s.streams.Load()), StoreUp: down == "", Grace: grace}
+	return Stats{Waits: s.polls, Places: s.waits, Streams: int(s.streams.Load()), StoreUp: down == "", Grace: grace}
 }
 
 // observe reports a request that was answered.
@@ -59,7 +59,7 @@ func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter 
 
 // getMetrics answers with the metrics of [Options.Metrics].
 func (s *Service) getMetrics(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	return s.read(r, p, Action{Op: OpMetrics, List: true}, func(context.Context) error {
+	return s.read(r, p, &Action{Op: OpMetrics, List: true}, func(context.Context) error {
 		if s.opts.Metrics == nil {
 			return errNoPath()
 		}

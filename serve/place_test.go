@@ -635,9 +635,13 @@ func TestRepeatedPoll(t *testing.T) {
 	r.check(<-second, "the second request", http.StatusOK)
 }
 
-// TestPlacesAreBounded checks that places count whose clients are between two requests.
+// TestPlacesAreBounded checks that places count whose clients are between two requests, and not
+// acquisitions that don't wait.
 func TestPlacesAreBounded(t *testing.T) {
 	r := startReplica(t, new(memlock.Store), Options{limits: limits{places: 2, placeTimeout: time.Hour}})
+	r.service.mu.Lock()
+	r.service.newPlaceLocked(placeKey{"free", longID("slow")}, "", driver.Request{}, false)
+	r.service.mu.Unlock()
 	r.acquire(msg("job", "a"))
 	r.queue(msg("job", "b"))
 	r.queue(msg("job", "c"))

@@ -112,7 +112,8 @@ type Service struct {
 	mu        sync.Mutex
 	places    map[placeKey]*place
 	queues    map[string][]*place // that wait for a lock, by its name in the store; the first one is asked for
-	waiting   map[string]int      // places, by the prefix of their namespace
+	waits     int                 // places that wait, and not for an answer of the store alone
+	waiting   map[string]int      // those, by the prefix of their namespace
 	withdrawn withdrawals
 	polls     int // requests that wait
 }

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -500,7 +502,10 @@ func TestReservationsRefused(t *testing.T) {
 // TestAuthorizer checks what an Authorizer is asked, and that it is heeded.
 func TestAuthorizer(t *testing.T) {
 	store, access := new(memlock.Store), &testAccess{prefix: "team/"}
-	r := startReplica(t, store, Options{Access: access})
+	r := startReplica(t, store, Options{Access: access, Audit: func(*Principal, int) []wire.AuditEvent { return nil }})
+	if got := r.get(wire.PathAudit).text; got != `{"events":[]}`+"\n" {
+		t.Errorf("an empty audit log is %q", got)
+	}
 	var actions []Action
 	var outcomes []Outcome
 	access.begin = func(a Action) (func(Outcome), error) {
@@ -534,6 +539,21 @@ func TestAuthorizer(t *testing.T) {
 		http.StatusInternalServerError); strings.Contains(got.text, "secret") {
 		t.Errorf("the answer is %s", got.text)
 	}
+	var begun atomic.Int32
+	access.begin = func(Action) (func(Outcome), error) { // the rights end while the list is written
+		if begun.Add(1)%2 == 0 {
+			return nil, wire.NewProblem(wire.ProblemForbidden, "", 0)
+		}
+		return nil, nil
+	}
+	resp, err := http.Get(r.url + wire.PathLocks)
+	if err == nil {
+		defer resp.Body.Close()
+		_, err = io.ReadAll(resp.Body)
+	}
+	if err == nil {
+		t.Error("a list without the rights to all of it looks complete")
+	}
 }
 
 // TestGoneClientIsRecorded lets the clients of a break and of a reservation go, while the store
@@ -559,12 +579,12 @@ func TestGoneClientIsRecorded(t *testing.T) {
 		if err != nil || len(st.Holders) != 1 {
 			t.Fatalf("the lock is %+v, %v, want that it is reserved", st, err)
 		}
-		send(wire.PathBreak, fmt.Sprintf(`{"name":"db","token":%d,"reason":"it is done"}`, st.Holders[0].Token))
+		send(wire.PathBreak, fmt.Sprintf(`{"name":"db","id":%q,"reason":"it is done"}`, st.Holders[0].ID))
 		if st, err = store.Status(t.Context(), "db"); err != nil || len(st.Holders) != 0 {
 			t.Errorf("the lock is %+v, %v, want it free", st, err)
 		}
-		if len(outcomes) != 2 || outcomes[0].Err != nil || outcomes[0].Token == 0 || outcomes[1].Err != nil {
-			t.Errorf("the outcomes are %+v, want that the reservation and the break succeeded", outcomes)
+		if len(outcomes) != 2 || outcomes[0].Err != nil || outcomes[0].Token == 0 || outcomes[1] != outcomes[0] {
+			t.Errorf("the outcomes are %+v, want that the reservation and the break succeeded, with one token", outcomes)
 		}
 	})
 }

@@ -38,7 +38,7 @@ func newTestAccess(t *testing.T, policy string) *testAccess {
 	a := &testAccess{t: t, file: filepath.Join(t.TempDir(), "policy.toml")}
 	a.write(policy)
 	var err error
-	a.Access, err = Load(a.file, NewAuditLog(&a.audit))
+	a.Access, err = Load(a.file, nil, NewAuditLog(&a.audit))
 	if err != nil {
 		t.Fatal(err)
 	}

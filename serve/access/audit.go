@@ -97,7 +97,7 @@ func (l *AuditLog) Record(e Event) error {
 		return fmt.Errorf("audit log: %w", err)
 	}
 	if len(l.recent) == recentEvents {
-		l.recent = slices.Delete(l.recent, 0, recentEvents/2)
+		l.recent = slices.Delete(l.recent, 0, 1)
 	}
 	l.recent = append(l.recent, e)
 	return nil

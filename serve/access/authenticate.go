@@ -3,6 +3,7 @@ package access
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -53,10 +54,10 @@ var errUnknownToken = refusedf("the token is not known")
 
 // identify returns the identity of whoever sent a request. A token decides if there is one, and
 // otherwise the certificate of the connection.
-func identify(r *http.Request, token string) (identity, error) {
+func identify(r *http.Request, token string, certs *Certificates) (identity, error) {
 	switch {
 	case token == "":
-		return certificateIdentity(r)
+		return certificateIdentity(r, certs)
 	case isToken(token):
 		return tokenIdentity(token), nil
 	}
@@ -64,8 +65,8 @@ func identify(r *http.Request, token string) (identity, error) {
 }
 
 // certificateIdentity returns the identity of the client certificate that the TLS handshake
-// verified.
-func certificateIdentity(r *http.Request) (identity, error) {
+// verified. A connection may live longer than the certificate, and than those of authorities.
+func certificateIdentity(r *http.Request, certs *Certificates) (identity, error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return nil, errNoCredentials
 	}
@@ -74,10 +75,16 @@ func certificateIdentity(r *http.Request) (identity, error) {
 	for _, u := range leaf.URIs {
 		uris = append(uris, u.String()) // once: a list looks the rights up for each lock
 	}
+	var verified *tls.Config // with which the certificate was verified last
 	return func(p *Policy) (Rights, error) {
+		if now := certs.now(); now != verified {
+			if !verifies(now, r.TLS.PeerCertificates) {
+				return Rights{}, refusedf("no authority that --client-ca has now verifies the client certificate")
+			}
+			verified = now
+		}
 		for _, entry := range p.certificates {
 			if entry.matches(leaf.DNSNames, uris) {
-				// A connection may live longer than its certificate.
 				return entry.rights.endBy(leaf.NotAfter), nil
 			}
 		}

@@ -70,6 +70,8 @@ func (r Rights) allows(act serve.Action) bool {
 	switch {
 	case act.Op == serve.OpStore:
 		return true // each client needs to know what the store promises, and it is no secret
+	case act.Op == serve.OpDoctor:
+		return r.Namespace == "" && r.Allows(act.Verb, "")
 	case act.List:
 		return r.Has(act.Verb) && r.MayCover(act.Name)
 	}
@@ -95,6 +97,8 @@ func refusal(err error) error {
 // describe returns the error that the rights do not allow an action.
 func (r Rights) describe(act serve.Action) error {
 	switch {
+	case act.Op == serve.OpDoctor:
+		return errors.New("this is about the whole store: it needs the verb admin on all locks, outside of namespaces")
 	case act.List && act.Name == "": // whoever has the verb gets a list of what it covers
 		return fmt.Errorf("%s does not have the verb %s", r.Name, act.Verb)
 	case act.List:

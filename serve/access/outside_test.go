@@ -48,6 +48,7 @@ type testService struct {
 	*Access
 	t      *testing.T
 	url    string
+	certs  *Certificates // nil: without TLS
 	client *http.Client
 	audit  transcript
 	log    transcript // of the server
@@ -67,7 +68,12 @@ func startService(t *testing.T, policy string, tokens map[string]string, files *
 	file := filepath.Join(t.TempDir(), "policy.toml")
 	writeFile(t, file, policy)
 	var err error
-	s.Access, err = Load(file, NewAuditLog(&s.audit))
+	if files != nil {
+		if s.certs, err = LoadCertificates(*files); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Access, err = Load(file, s.certs, NewAuditLog(&s.audit))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,11 +88,7 @@ func startService(t *testing.T, policy string, tokens map[string]string, files *
 	server := &http.Server{Handler: service, ErrorLog: log.New(&s.log, "", 0)}
 	s.url = "http://" + listener.Addr().String()
 	if files != nil {
-		certs, err := LoadCertificates(*files)
-		if err != nil {
-			t.Fatal(err)
-		}
-		listener, s.url = tls.NewListener(listener, certs.Config()), "https://"+listener.Addr().String()
+		listener, s.url = tls.NewListener(listener, s.certs.Config()), "https://"+listener.Addr().String()
 	}
 	go func() { _ = server.Serve(listener) }() // until it is closed
 	t.Cleanup(func() {
@@ -458,7 +460,8 @@ prefixes = [""]
 	}
 }
 
-// TestServiceCertificates checks mutual TLS and HTTP/2.
+// TestServiceCertificates checks mutual TLS and HTTP/2. Once the authority of a client is not
+// believed any more, the client is refused, also on a connection that it has.
 func TestServiceCertificates(t *testing.T) {
 	authority := livetest.NewAuthority(t)
 	dir := t.TempDir()
@@ -478,6 +481,14 @@ func TestServiceCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Close()
+
+	livetest.NewAuthority(t).Write(t, dir, authority.Issue(t, x509.Certificate{}))
+	if err := s.certs.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.send("POST", wire.PathAcquire, "", wire.Acquire{Name: "b"}); got.status != http.StatusUnauthorized {
+		t.Errorf("after its authority was removed, the client gets %d %s, want 401", got.status, got.body)
+	}
 }
 
 // TestServiceInBrowsers checks that pages of others can't use answers.
