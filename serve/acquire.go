@@ -61,38 +61,25 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal, 
 }
 
 // acquisition returns what a message asks the store for.
-func (s *Service) acquisition(p *Principal, msg *wire.Acquire) (placeKey, driver.Request, error) {
-	none := func(err error) (placeKey, driver.Request, error) { return placeKey{}, driver.Request{}, err }
-	ref, err := refOf(p, wire.Lease{Name: msg.Name, ID: cmp.Or(msg.ID, rand.Text())})
-	if err != nil {
-		return none(err)
-	}
-	holder, err := holderOf(msg.Process)
-	if err != nil {
-		return none(err)
-	}
+func (s *Service) acquisition(p *Principal, msg *wire.Acquire) (key placeKey, req driver.Request, err error) {
+	ref, refErr := refOf(p, wire.Lease{Name: msg.Name, ID: cmp.Or(msg.ID, rand.Text())})
+	holder, holderErr := holderOf(msg.Process)
 	if msg.Reserve {
-		if err := s.checkReservation(msg); err != nil {
-			return none(err)
-		}
-		holder.Kind = driver.KindReserved
+		err, holder.Kind = s.checkReservation(msg), driver.KindReserved
 	}
-	ttl, err := ttlOf(msg.TTL)
-	if err != nil {
-		return none(err)
-	}
+	ttl, ttlErr := ttlOf(msg.TTL)
 	switch {
 	case msg.Wait < 0 || msg.MinHold < 0 || msg.Tokens < 0:
-		return none(invalidf("wait_ms, min_hold_ms and tokens can't be negative"))
+		err = invalidf("wait_ms, min_hold_ms and tokens can't be negative")
 	case msg.Tokens > wire.MaxTokens:
-		return none(invalidf("tokens: it can't be greater than %d", wire.MaxTokens))
+		err = invalidf("tokens: it can't be greater than %d", wire.MaxTokens)
 	case msg.Shared && !s.info.Shared, msg.Slots > 0 && !s.info.Slots:
-		return none(invalidf("this store has no locks of this kind"))
+		err = invalidf("this store has no locks of this kind")
 	}
-	if err := s.checkTTL(ttl); err != nil {
-		return none(err)
+	if err := cmp.Or(refErr, holderErr, err, ttlErr, s.checkTTL(ttl)); err != nil {
+		return key, req, err
 	}
-	req := driver.Request{
+	req = driver.Request{
 		Name: ref.name, ID: newGrantID(ref.id.client).String(), TTL: ttl,
 		Shared: msg.Shared, Slots: msg.Slots, MinHold: wire.Duration(msg.MinHold), Tokens: msg.Tokens,
 		Detached: true, // the hold outlives this replica
