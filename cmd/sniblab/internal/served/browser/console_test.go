@@ -210,7 +210,7 @@ func TestRights(t *testing.T) {
 	if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	rules, err := access.Load(policy, access.NewAuditLog(io.Discard))
+	rules, err := access.Load(policy, nil, access.NewAuditLog(io.Discard))
 	if err != nil {
 		t.Fatal(err)
 	}
