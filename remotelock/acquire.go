@@ -43,7 +43,7 @@ type attempt struct {
 	servers []int         // that may have got a request, and to which a withdrawal must go
 	current atomic.Int64  // the server that is asked first: a place that is left is in the way of others
 	lost    bool          // the answer to a request may have been lost
-	queued  bool          // the service has said that the lock is held
+	queued  bool          // the service has said that the lock is held, or the store full
 	down    error         // why the last request that has ended got no answer; nil: it got one
 	poll    time.Duration // how long a request waits once the attempt is queued
 }
@@ -95,6 +95,8 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 			continue
 		case ctx.Err() != nil:
 			return nil, a.ended(ctx)
+		case a.mayWaitFor(err):
+			a.queued, answered = true, driver.Now()
 		case !a.queued || !errors.Is(err, driver.ErrUnavailable) || driver.Now().Sub(answered) >= a.req.RetryLimit():
 			return nil, err
 		}
@@ -104,6 +106,15 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 			return nil, a.ended(ctx)
 		}
 	}
+}
+
+// mayWaitFor reports whether an error is a reason to wait, as a holder is: the store answers, but
+// has no connection left, or grants nothing after a restart. The service keeps the place.
+func (a *attempt) mayWaitFor(err error) bool {
+	var p *wire.Problem
+	isGrace := errors.As(err, &p) && p.Kind() == wire.ProblemGrace
+	isFull := errors.Is(err, driver.ErrFull) && a.req.RetryLimit() > time.Nanosecond
+	return !a.req.NoWait && (isGrace || isFull)
 }
 
 // ended returns the error of an acquisition whose context is done. It matches ErrUnavailable unless
@@ -212,7 +223,7 @@ func (a *attempt) withdrawFrom(ctx context.Context, server int) {
 	closed := a.d.ctx.Done()
 	for wait := retryInterval; ctx.Err() == nil; wait *= 2 { // in an outage, all attempts of all clients ask
 		err := a.d.client.doOne(ctx, server, 0, 1, func(ctx context.Context, server int) error {
-			_, err := a.client().post(ctx, server, wire.PathWithdraw, wire.Withdraw{Name: a.msg.Name, ID: a.msg.ID}, nil)
+			_, err := a.client().post(ctx, server, wire.PathWithdraw, wire.Withdraw{Lease: wire.Lease{Name: a.msg.Name, ID: a.msg.ID}}, nil)
 			return err
 		})
 		var failed *attemptError

@@ -229,16 +229,14 @@ func errorOf(p *wire.Problem) error {
 	switch p.Kind() {
 	case wire.ProblemHeld:
 		return driver.ErrHeld
-	case wire.ProblemLost, wire.ProblemChanged:
+	case wire.ProblemLost:
 		return driver.ErrLost
 	case wire.ProblemKind:
 		return fmt.Errorf("%w: the lock service says: %s", driver.ErrKind, p.Detail)
 	case wire.ProblemInvalid, wire.ProblemTooLarge:
 		return driver.Invalidf("request: the lock service says: %s", p.Detail)
-	case wire.ProblemUnavailable, wire.ProblemInternal, wire.ProblemDraining:
+	case wire.ProblemUnavailable, wire.ProblemFull, wire.ProblemGrace, wire.ProblemInternal, wire.ProblemDraining:
 		return fmt.Errorf("%w: %w", driver.ErrUnavailable, p)
-	case wire.ProblemFull:
-		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, driver.ErrFull, p)
 	}
 	return p
 }

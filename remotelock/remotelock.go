@@ -213,36 +213,16 @@ func (d *Driver) Renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 		return fill(answers, err)
 	}
 	defer end()
-	for from := 0; from < len(due); {
-		to := from
-		var batch wire.Renew
-		for size := 0; to < len(due) && to-from < wire.MaxLeases && size < maxBatch; to++ {
-			l := due[to].(*lease)
-			batch.Leases = append(batch.Leases, wire.Renewable{Lease: l.ref, TTL: l.ttl})
-			size += len(l.ref.Name) + len(l.ref.ID) + 100
-		}
-		d.renewBatch(ctx, batch, answers[from:to])
-		from = to
+	if len(due) == 0 {
+		return answers
 	}
-	return answers
-}
-
-// maxBatch is the size, in bytes, above which a batch takes no further lease. Names may grow as
-// JSON, and services accept 1 MiB.
-const maxBatch = 150_000
-
-func fill(answers []driver.Renewal, err error) []driver.Renewal {
-	for i := range answers {
-		answers[i].Err = err
+	var batch wire.Renew
+	for _, l := range due { // the core sends no more than fit into the body of a request
+		batch.Leases = append(batch.Leases, wire.Renewable{Lease: l.(*lease).ref, TTL: l.(*lease).ttl})
 	}
-	return answers
-}
-
-// renewBatch sends one batch.
-func (d *Driver) renewBatch(ctx context.Context, batch wire.Renew, answers []driver.Renewal) {
 	var start driver.Instant
 	var got wire.RenewedAll
-	err := d.client.do(ctx, func(ctx context.Context, server int) error {
+	err = d.client.do(ctx, func(ctx context.Context, server int) error {
 		start, got = driver.Now(), wire.RenewedAll{}
 		_, err := d.client.post(ctx, server, wire.PathRenew, batch, &got)
 		return err
@@ -251,8 +231,7 @@ func (d *Driver) renewBatch(ctx context.Context, batch wire.Renew, answers []dri
 		err = fmt.Errorf("the lock service gave %d answers for %d leases", len(got.Results), len(answers))
 	}
 	if err != nil {
-		fill(answers, err)
-		return
+		return fill(answers, err)
 	}
 	for i, r := range got.Results {
 		if r.Type == "" {
@@ -261,6 +240,14 @@ func (d *Driver) renewBatch(ctx context.Context, batch wire.Renew, answers []dri
 		}
 		answers[i].Err = errorOf(&wire.Problem{Type: r.Type, Detail: r.Detail})
 	}
+	return answers
+}
+
+func fill(answers []driver.Renewal, err error) []driver.Renewal {
+	for i := range answers {
+		answers[i].Err = err
+	}
+	return answers
 }
 
 // A lease is a lease in the service.

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -13,7 +14,6 @@ import (
 	"github.com/sniblock/snib/serve/internal/waiting"
 )
 
-// acquire serves wire.Acquire.
 func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Acquire) error {
 	arrived := driver.Now()
 	key, req, err := s.acquisition(p, msg)
@@ -61,51 +61,31 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal, 
 }
 
 // acquisition returns what a message asks the store for.
-func (s *Service) acquisition(p *Principal, msg *wire.Acquire) (placeKey, driver.Request, error) {
-	none := func(err error) (placeKey, driver.Request, error) { return placeKey{}, driver.Request{}, err }
-	name, err := storeName(p, msg.Name)
-	if err != nil {
-		return none(err)
-	}
-	if msg.ID == "" {
-		msg.ID = rand.Text()
-	}
-	id, err := checkID(msg.ID)
-	if err != nil {
-		return none(err)
-	}
-	holder, err := holderOf(msg.Process)
-	if err != nil {
-		return none(err)
-	}
+func (s *Service) acquisition(p *Principal, msg *wire.Acquire) (key placeKey, req driver.Request, err error) {
+	ref, refErr := refOf(p, wire.Lease{Name: msg.Name, ID: cmp.Or(msg.ID, rand.Text())})
+	holder, holderErr := holderOf(msg.Process)
 	if msg.Reserve {
-		if err := s.checkReservation(msg); err != nil {
-			return none(err)
-		}
-		holder.Kind = driver.KindReserved
+		err, holder.Kind = s.checkReservation(msg), driver.KindReserved
 	}
-	ttl, err := ttlOf(msg.TTL)
-	if err != nil {
-		return none(err)
-	}
+	ttl, ttlErr := ttlOf(msg.TTL)
 	switch {
 	case msg.Wait < 0 || msg.MinHold < 0 || msg.Tokens < 0:
-		return none(invalidf("wait_ms, min_hold_ms and tokens can't be negative"))
+		err = invalidf("wait_ms, min_hold_ms and tokens can't be negative")
 	case msg.Tokens > wire.MaxTokens:
-		return none(invalidf("tokens: it can't be greater than %d", wire.MaxTokens))
+		err = invalidf("tokens: it can't be greater than %d", wire.MaxTokens)
 	case msg.Shared && !s.info.Shared, msg.Slots > 0 && !s.info.Slots:
-		return none(invalidf("this store has no locks of this kind"))
+		err = invalidf("this store has no locks of this kind")
 	}
-	if err := s.checkTTL(ttl); err != nil {
-		return none(err)
+	if err := cmp.Or(refErr, holderErr, err, ttlErr, s.checkTTL(ttl)); err != nil {
+		return key, req, err
 	}
-	req := driver.Request{
-		Name: name, ID: newGrantID(id.client).String(), TTL: ttl,
+	req = driver.Request{
+		Name: ref.name, ID: newGrantID(ref.id.client).String(), TTL: ttl,
 		Shared: msg.Shared, Slots: msg.Slots, MinHold: wire.Duration(msg.MinHold), Tokens: msg.Tokens,
 		Detached: true, // the hold outlives this replica
 		Holder:   holder,
 	}
-	return placeKey{name, id.client}, req, req.Check()
+	return placeKey{ref.name, ref.id.client}, req, req.Check()
 }
 
 // A waitingError is the answer to a poll whose place is still in the queue.
@@ -217,7 +197,7 @@ func (s *Service) detach(p *place, me *poll) {
 // isFullLocked reports whether nobody of a namespace may have one more place. The principals of a
 // namespace have at most as many as are free, so they can't shut out those of others.
 func (s *Service) isFullLocked(namespace string) bool {
-	free := s.opts.limits.places - len(s.places)
+	free := s.opts.limits.places - s.waits
 	return free <= 0 || namespace != "" && s.waiting[namespace] >= free
 }
 
@@ -279,28 +259,17 @@ func (s *Service) refusal(ctx context.Context, p *Principal, name string, msg *w
 	}
 	st.Waiters = nil // there may be thousands
 	problem.Holders = lockOf(p, st).Holders
-	for i, h := range problem.Holders {
-		if i == 0 || h.Left < problem.RetryAfter {
-			problem.RetryAfter = h.Left
-		}
-	}
-	problem.RetryAfter = min(max(problem.RetryAfter, 1000), 30_000)
 	return problem
 }
 
-// withdraw serves wire.Withdraw. When it has answered, nothing is left of the acquisition.
+// withdraw has answered when nothing is left of the acquisition.
 func (s *Service) withdraw(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Withdraw) error {
-	name, err := storeName(p, msg.Name)
+	ref, err := refOf(p, msg.Lease)
 	if err != nil {
 		return err
 	}
-	id, err := checkID(msg.ID)
-	if err != nil {
-		return err
-	}
-	key := placeKey{name, id.client}
-	return s.act(w, r, p, Action{Verb: VerbAcquire, Op: OpWithdraw, Name: msg.Name}, func(ctx context.Context) error {
-		return s.takeBack(ctx, key)
+	return s.act(w, r, p, &Action{Verb: VerbAcquire, Op: OpWithdraw, Name: msg.Name}, func(ctx context.Context) error {
+		return s.takeBack(ctx, placeKey{ref.name, ref.id.client})
 	})
 }
 

@@ -59,7 +59,7 @@ const (
 	OpStore    Op = "store"
 	OpMetrics  Op = "metrics"
 	OpAudit    Op = "audit"
-	OpDoctor   Op = "doctor"
+	OpDoctor   Op = "doctor" // about the whole store: all locks, outside of namespaces
 	OpLeaks    Op = "leaks"
 	OpEvents   Op = "events"
 )
@@ -87,5 +87,5 @@ type Outcome struct {
 	// its Err is [driver.ErrHeld], as that of one that was refused.
 	Err error
 
-	Token uint64 // of the hold that was granted
+	Token uint64 // of the hold that was granted, or that the action is about; 0: unknown
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,7 +16,7 @@ const (
 	// maxStreams is how many clients may listen to events at a time.
 	maxStreams = 1000
 
-	// streamTimeout ends a stream. The client goes on with another one, if it still may.
+	// streamTimeout ends a stream, even of a client that is slow on purpose. The next one begins anew.
 	streamTimeout = 5 * time.Minute
 )
 
@@ -28,19 +27,18 @@ func (s *Service) snapshot(ctx context.Context, yield func(driver.Status) bool) 
 
 // getEvents answers with a stream of [wire.Event].
 func (s *Service) getEvents(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	values := r.URL.Query()
-	a := Action{Verb: VerbRead, Op: OpEvents, Name: values.Get("prefix"), List: true}
+	a := Action{Verb: VerbRead, Op: OpEvents, Name: r.URL.Query().Get("prefix"), List: true}
 	if err := checkPrefix(p, a.Name); err != nil {
 		return err
 	}
-	return s.begun(r.Context(), p, a, func(ctx context.Context) error {
-		return s.stream(ctx, &stream{s, w, p, a}, values.Get("after"), r.Method == http.MethodHead)
+	return s.begun(r.Context(), p, &a, func(ctx context.Context) error {
+		return s.stream(ctx, &stream{s, w, p, a}, r.Method == http.MethodHead)
 	})
 }
 
 // stream sends events until the client goes or may not read them any more, the service drains, or
 // streamTimeout is over.
-func (s *Service) stream(ctx context.Context, st *stream, after string, isHead bool) error {
+func (s *Service) stream(ctx context.Context, st *stream, isHead bool) error {
 	defer s.streams.Add(-1)
 	if s.streams.Add(1) > maxStreams {
 		return wire.NewProblem(wire.ProblemQuota, "too many clients listen to events at this replica", time.Second)
@@ -54,14 +52,14 @@ func (s *Service) stream(ctx context.Context, st *stream, after string, isHead b
 	ctx, cancel := context.WithTimeout(ctx, streamTimeout)
 	defer cancel()
 	defer context.AfterFunc(s.draining, cancel)()
-	l := s.events.Listen(parseEventID(after))
+	l := s.events.Listen()
 	defer l.Close()
 	for st.flush() == nil {
 		batch, err := l.Next(ctx)
 		if err != nil {
 			break
 		}
-		err = s.begun(ctx, st.p, st.action, func(ctx context.Context) error { return st.send(ctx, batch) })
+		err = s.begun(ctx, st.p, &st.action, func(ctx context.Context) error { return st.send(ctx, batch) })
 		if err != nil {
 			break
 		}
@@ -84,7 +82,7 @@ func (st *stream) send(ctx context.Context, b events.Batch) (err error) {
 			err = st.write(ctx, m)
 		}
 	}
-	last := wire.Event{Type: wire.EventSeen, ID: eventID(b.Epoch, b.Last), At: timestamp(b.At)}
+	last := wire.Event{Type: wire.EventSeen, At: timestamp(b.At)}
 	if b.Reset {
 		write(wire.Event{Type: wire.EventReset, At: last.At})
 		for _, status := range b.Locks {
@@ -92,14 +90,14 @@ func (st *stream) send(ctx context.Context, b events.Batch) (err error) {
 				write(wire.Event{Type: wire.EventLock, Lock: lock})
 			}
 		}
-		write(wire.Event{Type: wire.EventReady, ID: last.ID, At: last.At})
+		write(wire.Event{Type: wire.EventReady, At: last.At})
 	}
 	for _, e := range b.Events {
 		lock, ok := st.lock(e.Lock)
 		if !ok {
 			continue
 		}
-		m := wire.Event{Type: e.Kind, ID: eventID(b.Epoch, e.Seq), At: timestamp(e.At), Lock: lock}
+		m := wire.Event{Type: e.Kind, At: timestamp(e.At), Lock: lock}
 		if e.Kind != wire.EventChanged {
 			m.Holder = new(toHolder(e.Hold))
 		}
@@ -137,19 +135,6 @@ func (st *stream) flush() error {
 	limitWrite(st.w)
 	defer liftWrite(st.w)
 	return http.NewResponseController(st.w).Flush()
-}
-
-// eventID and parseEventID make the id of an event, and take it apart. An id that the service did
-// not make is one of no epoch: the stream begins anew.
-func eventID(epoch string, seq uint64) string { return epoch + "-" + strconv.FormatUint(seq, 10) }
-
-func parseEventID(id string) (epoch string, seq uint64) {
-	epoch, number, _ := strings.Cut(id, "-")
-	seq, err := strconv.ParseUint(number, 10, 63)
-	if err != nil {
-		return "", 0
-	}
-	return epoch, seq
 }
 
 // timestamp returns a time as messages have it.

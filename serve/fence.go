@@ -12,8 +12,8 @@ import (
 	"github.com/sniblock/snib/remotelock/wire"
 )
 
-// fence serves wire.Fence. It does not ask whether there is such a hold: one that has ended is
-// refused only once a later hold has come, as at any other resource.
+// fence does not ask whether there is such a hold: one that has ended is refused only once a later
+// hold has come, as at any other resource.
 func (s *Service) fence(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Fence) error {
 	m, err := markOf(p, msg)
 	if err != nil {
@@ -22,7 +22,7 @@ func (s *Service) fence(w http.ResponseWriter, r *http.Request, p *Principal, ms
 	ctx, cancel := bounded(r.Context())
 	defer cancel()
 	a := Action{Verb: VerbAcquire, Op: OpFence, Name: msg.Resource, Token: msg.Token}
-	err = s.begun(ctx, p, a, func(ctx context.Context) error {
+	err = s.begun(ctx, p, &a, func(ctx context.Context) error {
 		if s.opts.Fence == nil {
 			return wire.NewProblem(wire.ProblemPath, "this service guards no resources; docs/serve.md says how it would", 0)
 		}
@@ -31,12 +31,13 @@ func (s *Service) fence(w http.ResponseWriter, r *http.Request, p *Principal, ms
 	var refused *fence.RefusedError
 	if errors.As(err, &refused) {
 		w.Header().Set(fence.HeaderHighest, strconv.FormatUint(refused.Last.Token, 10))
-		return s.fenced(msg.Resource, refused)
+		return s.fenced(refused)
 	}
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, shownMark(msg.Resource, m))
+	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 // markOf returns the mark of the hold that a message names.
@@ -59,13 +60,8 @@ func markOf(p *Principal, msg *wire.Fence) (fence.Mark, error) {
 	return fence.Mark{Lock: resource, Token: msg.Token, Owner: driver.Digest(id.client)}, nil
 }
 
-// shownMark returns the mark of a resource as clients see it.
-func shownMark(resource string, m fence.Mark) *wire.Mark {
-	return &wire.Mark{Resource: resource, Token: m.Token}
-}
-
 // fenced returns the answer to a hold that a resource refuses.
-func (s *Service) fenced(resource string, e *fence.RefusedError) *wire.Problem {
+func (s *Service) fenced(e *fence.RefusedError) *wire.Problem {
 	kind := wire.ProblemStale
 	detail := fmt.Sprintf("the resource has let in a later hold, with token %d: what was computed under token %d is out of date", e.Last.Token, e.Mark.Token)
 	if errors.Is(e, fence.ErrConflict) {
@@ -73,7 +69,5 @@ func (s *Service) fenced(resource string, e *fence.RefusedError) *wire.Problem {
 		s.conflicts.printf("fence: %v", e) // worth an alarm, unless clients show a wrong id
 		detail = fmt.Sprintf("the resource has let in another hold with token %d: the id is wrong, or the store of the lock has broken its promise", e.Last.Token)
 	}
-	problem := wire.NewProblem(kind, detail, 0)
-	problem.Mark = shownMark(resource, e.Last)
-	return problem
+	return wire.NewProblem(kind, detail, 0)
 }

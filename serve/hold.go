@@ -12,7 +12,7 @@ import (
 
 // act does an action on a hold that has no answer but its success. It goes on if the client has
 // gone: the audit log has what came of it.
-func (s *Service) act(w http.ResponseWriter, r *http.Request, p *Principal, a Action,
+func (s *Service) act(w http.ResponseWriter, r *http.Request, p *Principal, a *Action,
 	do func(context.Context) error) error {
 	ctx, cancel := bounded(context.WithoutCancel(r.Context()))
 	defer cancel()
@@ -23,15 +23,16 @@ func (s *Service) act(w http.ResponseWriter, r *http.Request, p *Principal, a Ac
 	return nil
 }
 
-// begun does an action that grants nothing, if the Authorizer lets it begin.
-func (s *Service) begun(ctx context.Context, p *Principal, a Action, do func(context.Context) error) error {
-	end, err := s.opts.Access.Begin(ctx, p, a)
+// begun does an action that grants nothing, if the Authorizer lets it begin. It may learn meanwhile
+// which hold it is about.
+func (s *Service) begun(ctx context.Context, p *Principal, a *Action, do func(context.Context) error) error {
+	end, err := s.opts.Access.Begin(ctx, p, *a)
 	if err != nil {
 		return err
 	}
 	err = do(ctx)
 	if end != nil {
-		end(Outcome{Err: err})
+		end(Outcome{Err: err, Token: a.Token})
 	}
 	return err
 }
@@ -46,7 +47,6 @@ func refOf(p *Principal, l wire.Lease) (ref, error) {
 	return ref{name, id}, err
 }
 
-// renew serves wire.Renew.
 func (s *Service) renew(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Renew) error {
 	isBatch := len(msg.Leases) > 0
 	switch {
@@ -108,14 +108,13 @@ func (s *Service) renewed(ctx context.Context, p *Principal, msgs []wire.Renewab
 	return results, nil
 }
 
-// release serves wire.Release.
 func (s *Service) release(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Release) error {
 	ref, err := refOf(p, msg.Lease)
 	if err != nil {
 		return err
 	}
 	a := Action{Verb: VerbAcquire, Op: OpRelease, Name: msg.Name}
-	return s.act(w, r, p, a, func(ctx context.Context) error {
+	return s.act(w, r, p, &a, func(ctx context.Context) error {
 		l, err := s.lease(ctx, ref, time.Second) // the TTL does not matter
 		if err == nil {
 			err = l.Release(ctx)
@@ -127,7 +126,6 @@ func (s *Service) release(w http.ResponseWriter, r *http.Request, p *Principal, 
 	})
 }
 
-// label serves wire.Label.
 func (s *Service) label(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Label) error {
 	if msg.Reserved {
 		return s.relabel(w, r, p, msg)
@@ -144,7 +142,7 @@ func (s *Service) label(w http.ResponseWriter, r *http.Request, p *Principal, ms
 		return err
 	}
 	a := Action{Verb: VerbAcquire, Op: OpLabel, Name: msg.Name}
-	return s.act(w, r, p, a, func(ctx context.Context) error {
+	return s.act(w, r, p, &a, func(ctx context.Context) error {
 		l, err := s.lease(ctx, ref, time.Second) // the TTL does not matter
 		if err != nil {
 			return err
@@ -153,7 +151,7 @@ func (s *Service) label(w http.ResponseWriter, r *http.Request, p *Principal, ms
 	})
 }
 
-// relabel serves a wire.Label that takes a reservation over.
+// relabel lets a client take a reservation over.
 func (s *Service) relabel(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Label) error {
 	name, err := storeName(p, msg.Name)
 	if err := errors.Join(err, checkText("label", msg.Label, wire.MaxLabel)); err != nil {
@@ -170,11 +168,10 @@ func (s *Service) relabel(w http.ResponseWriter, r *http.Request, p *Principal, 
 		return errNoNote()
 	}
 	a := Action{Verb: VerbReserve, Op: OpLabel, Name: msg.Name, Token: msg.Token, Why: msg.Label}
-	return s.act(w, r, p, a,
+	return s.act(w, r, p, &a,
 		func(ctx context.Context) error { return s.takeOverReservation(ctx, name, msg.Token, msg.Label) })
 }
 
-// breakHold serves wire.Break.
 func (s *Service) breakHold(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Break) error {
 	name, err := storeName(p, msg.Name)
 	if err := errors.Join(err, checkText("reason", msg.Reason, wire.MaxReason)); err != nil {
@@ -190,15 +187,18 @@ func (s *Service) breakHold(w http.ResponseWriter, r *http.Request, p *Principal
 	if msg.Reserved {
 		a.Verb = VerbReserve
 	}
-	return s.act(w, r, p, a, func(ctx context.Context) error { return s.breakSeen(ctx, name, msg) })
+	return s.act(w, r, p, &a, func(ctx context.Context) (err error) {
+		a.Token, err = s.breakSeen(ctx, name, msg)
+		return err
+	})
 }
 
 // breakSeen ends the hold that was seen, and no other one: it looks up the id of the hold with that
-// token, and the store compares the id.
-func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) error {
+// token, and the store compares the id. It returns the token.
+func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) (uint64, error) {
 	st, err := s.driver.Status(ctx, name)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	h, err := findIn(st, func(h driver.Holding) bool {
 		isSeen := h.Token == msg.Token
@@ -207,16 +207,49 @@ func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) e
 		}
 		return isSeen && (!msg.Reserved || isReserved(h.Holder))
 	})
-	if err == nil {
-		err = s.driver.Break(ctx, name, h.ID)
+	if err != nil {
+		return 0, err
 	}
-	return orChanged(err)
+	return h.Token, s.driver.Break(ctx, name, h.ID)
 }
 
-// orChanged returns err, or the answer to a request about a hold that was seen and has ended.
-func orChanged(err error) error {
-	if errors.Is(err, driver.ErrLost) {
-		return wire.NewProblem(wire.ProblemChanged, "the lock has no such hold with this token any more: nothing was done", 0)
+// A reservation is a hold without a process. Nobody renews it: its TTL is for how long the lock is
+// reserved. In the store, it has [driver.KindReserved].
+
+// checkReservation completes a message that reserves a lock.
+func (s *Service) checkReservation(msg *wire.Acquire) error {
+	switch {
+	case msg.Label == "":
+		return errNoNote()
+	case msg.Wait != 0:
+		return invalidf("wait_ms: a reservation does not wait")
+	case msg.Process != (wire.Process{Label: msg.Label}):
+		return invalidf("host, pid, kind: a reservation has no process")
+	case msg.TTL == 0 && s.info.MaxTTL > 0 && s.info.MaxTTL < driver.LongestTTL:
+		return invalidf("ttl_ms: it is missing; this store keeps a lock for at most %d", s.info.MaxTTL/time.Millisecond)
+	case msg.TTL == 0:
+		msg.TTL = int64(driver.LongestTTL / time.Millisecond)
 	}
-	return err
+	return nil
+}
+
+// errNoNote reports a reservation without a label.
+func errNoNote() error {
+	return invalidf("label: it is missing; it says to others why the lock is reserved")
+}
+
+func isReserved(h driver.Holder) bool { return h.Kind == driver.KindReserved }
+
+// takeOverReservation gives a reservation another label.
+func (s *Service) takeOverReservation(ctx context.Context, name string, token uint64, label string) error {
+	st, err := s.driver.Status(ctx, name)
+	if err != nil {
+		return err
+	}
+	h, err := findIn(st, func(h driver.Holding) bool { return h.Token == token && isReserved(h.Holder) })
+	if err != nil {
+		return err
+	}
+	h.Holder.Label = label
+	return s.driver.Lease(name, h.ID, h.Left).SetHolder(ctx, h.Holder)
 }

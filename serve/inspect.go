@@ -38,14 +38,13 @@ func checkQuery(r *http.Request, known []string) error {
 	return nil
 }
 
-// getLock answers with a [wire.Lock].
 func (s *Service) getLock(w http.ResponseWriter, r *http.Request, p *Principal) error {
 	named := r.URL.Query().Get("name")
 	name, err := storeName(p, named)
 	if err != nil {
 		return err
 	}
-	return s.read(r, p, Action{Op: OpGet, Name: named}, func(ctx context.Context) error {
+	return s.read(r, p, &Action{Op: OpGet, Name: named}, func(ctx context.Context) error {
 		ctx, cancel := bounded(ctx)
 		defer cancel()
 		st, err := s.driver.Status(ctx, name)
@@ -62,7 +61,7 @@ func (s *Service) getLock(w http.ResponseWriter, r *http.Request, p *Principal) 
 }
 
 // read does an action that only reads.
-func (s *Service) read(r *http.Request, p *Principal, a Action, do func(context.Context) error) error {
+func (s *Service) read(r *http.Request, p *Principal, a *Action, do func(context.Context) error) error {
 	a.Verb = VerbRead
 	return s.begun(r.Context(), p, a, do)
 }
@@ -150,7 +149,8 @@ func (s *Service) listLocks(w http.ResponseWriter, r *http.Request, p *Principal
 	if err := checkPrefix(p, prefix); err != nil {
 		return err
 	}
-	return s.read(r, p, Action{Op: OpList, Name: prefix, List: true}, func(ctx context.Context) error {
+	a := Action{Verb: VerbRead, Op: OpList, Name: prefix, List: true}
+	return s.begun(r.Context(), p, &a, func(ctx context.Context) error {
 		started := false
 		start := func() {
 			if !started {
@@ -170,6 +170,9 @@ func (s *Service) listLocks(w http.ResponseWriter, r *http.Request, p *Principal
 			liftWrite(w)
 			return failed == nil && ctx.Err() == nil
 		})
+		if err == nil { // else a list whose reader lost the rights meanwhile would look complete
+			err = s.begun(ctx, p, &a, func(context.Context) error { return nil })
+		}
 		switch {
 		case started && errors.Join(err, failed, ctx.Err()) != nil:
 			panic(http.ErrAbortHandler)
@@ -188,7 +191,6 @@ func checkPrefix(p *Principal, prefix string) error {
 // maxAudit is how many events an answer about the audit log has at most.
 const maxAudit = 1000
 
-// getAudit answers with a [wire.Audit].
 func (s *Service) getAudit(w http.ResponseWriter, r *http.Request, p *Principal) error {
 	limit := 100
 	if text := r.URL.Query().Get("limit"); text != "" {
@@ -197,17 +199,16 @@ func (s *Service) getAudit(w http.ResponseWriter, r *http.Request, p *Principal)
 			return invalidf("limit: it must be a number from 1 to %d", maxAudit)
 		}
 	}
-	return s.begun(r.Context(), p, Action{Verb: VerbAdmin, Op: OpAudit, List: true}, func(context.Context) error {
+	return s.begun(r.Context(), p, &Action{Verb: VerbAdmin, Op: OpAudit, List: true}, func(context.Context) error {
 		if s.opts.Audit == nil {
 			return wire.NewProblem(wire.ProblemPath, "this service keeps no audit log", 0)
 		}
-		return writeJSON(w, http.StatusOK, wire.Audit{Events: s.opts.Audit(p, limit)})
+		return writeJSON(w, http.StatusOK, wire.Audit{Events: append([]wire.AuditEvent{}, s.opts.Audit(p, limit)...)})
 	})
 }
 
-// getStore answers with a [wire.Store].
 func (s *Service) getStore(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	return s.read(r, p, Action{Op: OpStore}, func(ctx context.Context) error {
+	return s.read(r, p, &Action{Op: OpStore}, func(ctx context.Context) error {
 		id, err := s.storeID(ctx)
 		if err != nil {
 			return err

@@ -80,8 +80,6 @@ func (s *Service) renewAll(ctx context.Context, all []renewal) {
 		r := &all[i]
 		switch {
 		case r.err != nil:
-		case r.id.nonce != "": // the store need not be asked
-			r.lease, r.err = s.lease(ctx, r.ref, r.ttl)
 		default:
 			slots <- struct{}{}
 			finding.Go(func() {

@@ -134,7 +134,6 @@ func explainJSON(err error) string {
 	return strings.TrimPrefix(err.Error(), "json: ")
 }
 
-// writeJSON writes an answer.
 func writeJSON(w http.ResponseWriter, status int, message any) error {
 	return writeDocument(w, status, wire.TypeJSON, message)
 }
@@ -156,7 +155,6 @@ func writeText(w http.ResponseWriter, status int, contentType string, text []byt
 	_, _ = w.Write(text) // a client that has gone does not get it
 }
 
-// writeProblem writes a problem.
 func writeProblem(w http.ResponseWriter, p *wire.Problem) {
 	h := w.Header()
 	if p.RetryAfter > 0 {
@@ -184,7 +182,7 @@ func (s *Service) problemOf(err error) *wire.Problem {
 	case errors.Is(err, driver.ErrHeld):
 		return wire.NewProblem(wire.ProblemHeld, "", time.Second)
 	case errors.Is(err, driver.ErrLost):
-		return wire.NewProblem(wire.ProblemLost, "there is no hold with this id: it has ended, by its TTL, a release, or by force", 0)
+		return wire.NewProblem(wire.ProblemLost, "there is no such hold: it has ended, by its TTL, a release, or by force", 0)
 	case errors.Is(err, driver.ErrKind):
 		return wire.NewProblem(wire.ProblemKind, err.Error(), 0)
 	case errors.Is(err, driver.ErrInvalid):

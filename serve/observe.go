@@ -2,8 +2,12 @@ package serve
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // An Exchange is a request that was answered.
@@ -25,10 +29,10 @@ type Stats struct {
 
 // Stats returns what the service is doing.
 func (s *Service) Stats() Stats {
-	store := s.store.state()
+	down, grace := s.store.state()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Stats{Waits: s.polls, Places: len(s.places), Streams: int(s.streams.Load()), StoreUp: store.Why == "", Grace: store.Grace}
+	return Stats{Waits: s.polls, Places: s.waits, Streams: int(s.streams.Load()), StoreUp: down == "", Grace: grace}
 }
 
 // observe reports a request that was answered.
@@ -59,7 +63,7 @@ func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter 
 
 // getMetrics answers with the metrics of [Options.Metrics].
 func (s *Service) getMetrics(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	return s.read(r, p, Action{Op: OpMetrics, List: true}, func(context.Context) error {
+	return s.read(r, p, &Action{Op: OpMetrics, List: true}, func(context.Context) error {
 		if s.opts.Metrics == nil {
 			return errNoPath()
 		}
@@ -68,3 +72,31 @@ func (s *Service) getMetrics(w http.ResponseWriter, r *http.Request, p *Principa
 		return nil
 	})
 }
+
+// faultInterval is how much time passes between two lines about faults of one kind: a client may
+// cause them as often as it likes.
+const faultInterval = time.Minute
+
+// A faultLog logs faults of one kind. It is safe for concurrent use.
+type faultLog struct {
+	log   func(string)
+	limit rate.Sometimes
+}
+
+func newFaultLog(log func(string)) *faultLog {
+	return &faultLog{log, rate.Sometimes{Interval: faultInterval}}
+}
+
+// printf logs a fault, unless there was one just now.
+func (l *faultLog) printf(format string, args ...any) {
+	l.limit.Do(func() { l.log(oneLine(fmt.Sprintf(format, args...))) })
+}
+
+// Write implements [io.Writer] for the log of net/http.
+func (l *faultLog) Write(text []byte) (int, error) {
+	l.printf("%s", text)
+	return len(text), nil
+}
+
+// oneLine returns a text as one line.
+func oneLine(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "; ") }

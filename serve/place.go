@@ -66,7 +66,10 @@ func (s *Service) newPlaceLocked(key placeKey, namespace string, req driver.Requ
 	p.ctx, p.cancel = context.WithCancelCause(context.Background())
 	p.state.Waits = waits
 	s.places[key] = p
-	s.waiting[namespace]++
+	if waits {
+		s.waits++
+		s.waiting[namespace]++
+	}
 	return p
 }
 
@@ -160,6 +163,10 @@ func (p *place) forgetLocked() {
 		return
 	}
 	delete(p.s.places, p.key)
+	if !p.state.Waits {
+		return
+	}
+	p.s.waits--
 	if p.s.waiting[p.namespace]--; p.s.waiting[p.namespace] == 0 {
 		delete(p.s.waiting, p.namespace)
 	}

@@ -285,7 +285,7 @@ func openThrough(t *testing.T, store driver.Driver, p proxy) *remotelock.Driver 
 // openAt is openThrough for other addresses.
 func openAt(t *testing.T, store driver.Driver, p proxy, servers ...string) *remotelock.Driver {
 	t.Helper()
-	dial := servePipesThrough(t, store, Options{}, p)
+	dial := servePipesThrough(t, store, Options{Grace: graceOf}, p)
 	d, err := remotelock.Open(t.Context(), remotelock.Config{Servers: servers,
 		Dial: func(context.Context, string, string) (net.Conn, error) { return dial(), nil }})
 	if err != nil {
@@ -293,6 +293,33 @@ func openAt(t *testing.T, store driver.Driver, p proxy, servers ...string) *remo
 	}
 	t.Cleanup(func() { _ = d.Close() })
 	return d
+}
+
+// TestWaitForGrants acquires a lock in a store that answers, and grants nothing for longer than
+// RetryTimeout. The acquisition waits as for a holder.
+func TestWaitForGrants(t *testing.T) {
+	for _, why := range []error{errGrace(time.Hour), fmt.Errorf("%w: %w", driver.ErrUnavailable, driver.ErrFull)} {
+		synctest.Test(t, func(t *testing.T) {
+			store, withdrawals := &moodyStore{Driver: memlock.New(), acquires: why}, new(atomic.Int32)
+			d := openThrough(t, store, func(h http.Handler, w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == wire.PathWithdraw {
+					withdrawals.Add(1)
+				}
+				h.ServeHTTP(w, r)
+			})
+			req := driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute}
+			once := driver.Request{Name: "job", ID: longID("b"), TTL: time.Minute, NoWait: true}
+			if _, err := d.Acquire(t.Context(), once); errors.Is(err, driver.ErrFull) != errors.Is(why, driver.ErrFull) {
+				t.Errorf("Acquire that does not wait for %v = %v", why, err)
+			}
+			time.Sleep(time.Minute) // they are withdrawn
+			withdrawals.Store(0)
+			time.AfterFunc(3*driver.RetryTimeout, func() { store.set(nil, nil) })
+			if _, err := d.Acquire(t.Context(), req); err != nil || withdrawals.Load() > 0 {
+				t.Errorf("Acquire = %v after %d withdrawals, want the lock once the store grants it: %v", err, withdrawals.Load(), why)
+			}
+		})
+	}
 }
 
 // TestReleaseAnswerLost loses the answer to a release. The next replica, or the next one behind the

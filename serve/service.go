@@ -3,6 +3,7 @@ package serve
 import (
 	"cmp"
 	"context"
+	"log"
 	"maps"
 	"net/http"
 	"sync"
@@ -61,22 +62,10 @@ type Options struct {
 
 // limits bound how clients wait. A zero field means its default.
 type limits struct {
-	// wait is how long one request waits at most. A client that wants to wait for longer sends it
-	// again.
-	wait time.Duration
-
-	// placeTimeout is how long the place of a waiting client is kept that does not send its request
-	// again. If its turn comes then, nobody else gets the lock for that long.
-	placeTimeout time.Duration
-
-	// places is how many acquisitions may wait at a time. A client that waits has a place, which
-	// lasts for longer than its request. The principals of one namespace have at most as many places
-	// as are free.
-	places int
-
-	// events is how often the store is listed for those who listen to events. If a list takes long,
-	// it is less often: nine tenths of the time pass without.
-	events time.Duration
+	wait         time.Duration // of one request; a client that wants to wait for longer sends it again
+	placeTimeout time.Duration // of the place of a client between two requests; nobody else gets the lock in its turn
+	places       int           // acquisitions that may wait; a namespace has at most as many as are free
+	events       time.Duration // from one list of the store to the next, for those who listen to events
 }
 
 func (o Options) withDefaults() Options {
@@ -124,7 +113,8 @@ type Service struct {
 	mu        sync.Mutex
 	places    map[placeKey]*place
 	queues    map[string][]*place // that wait for a lock, by its name in the store; the first one is asked for
-	waiting   map[string]int      // places, by the prefix of their namespace
+	waits     int                 // places that wait, and not for an answer of the store alone
+	waiting   map[string]int      // those, by the prefix of their namespace
 	withdrawn withdrawals
 	polls     int // requests that wait
 }
@@ -203,9 +193,8 @@ var routes = map[string]route{
 	wire.PathFence:    {http.MethodPost, posted((*Service).fence), nil},
 	wire.PathLock:     {http.MethodGet, (*Service).getLock, []string{"name"}},
 	wire.PathLocks:    {http.MethodGet, (*Service).listLocks, []string{"prefix"}},
-	wire.PathEvents:   {http.MethodGet, (*Service).getEvents, []string{"prefix", "after"}},
+	wire.PathEvents:   {http.MethodGet, (*Service).getEvents, []string{"prefix"}},
 	wire.PathStore:    {http.MethodGet, (*Service).getStore, nil},
-	wire.PathOpenAPI:  {http.MethodGet, (*Service).getOpenAPI, nil},
 	wire.PathAudit:    {http.MethodGet, (*Service).getAudit, []string{"limit"}},
 	wire.PathDoctor:   {http.MethodGet, (*Service).getDoctor, nil},
 	wire.PathLeaks:    {http.MethodGet, (*Service).getLeaks, nil},
@@ -308,4 +297,32 @@ const errNoAnswer driver.Sentinel = "the store does not answer"
 // bounded returns a context for a question to the store. It ends with the client's request.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, driver.AnswerTimeout, errNoAnswer)
+}
+
+// answerHeaders keep pages of others from using an answer in a browser or framing it, browsers from
+// taking it for a page, and everybody from keeping it. There is no header that admits other
+// origins, and no cookie. The console has more, for it is a page. A request that waits has them
+// already, so all share their values, and they are few.
+var answerHeaders = http.Header{
+	"Cache-Control":                {"no-store"},
+	"Content-Security-Policy":      {"default-src 'none'; frame-ancestors 'none'"},
+	"Cross-Origin-Resource-Policy": {"same-origin"},
+	"X-Content-Type-Options":       {"nosniff"},
+}
+
+// NewServer returns a server for the service, which cuts off clients that are slow. It speaks
+// HTTP/1.1 and HTTP/2, also without TLS. To end it, call [Service.Drain], and then Shutdown.
+func (s *Service) NewServer() *http.Server {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Server{
+		Handler: s, Protocols: protocols,
+		// A deadline of an answer resets its stream, which the client does not take in either if it
+		// reads nothing from the connection.
+		HTTP2:             &http.HTTP2Config{WriteByteTimeout: writeTimeout},
+		ErrorLog:          log.New(s.connections, "", 0), //nolint:forbidigo // it writes to Options.Log
+		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+	}
 }

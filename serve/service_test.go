@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,7 +87,7 @@ func TestProblems(t *testing.T) {
 		{"QueryEscape", "GET", wire.PathLock + "?name=%zz", "", "", wire.ProblemInvalid},
 		{"Limit", "GET", wire.PathAudit + "?limit=0", "", "", wire.ProblemInvalid},
 		{"Lost", "POST", wire.PathRenew, wire.TypeJSON, `{"name":"\":\"X\\" , "id":"o-------------------"}`, wire.ProblemLost},
-		{"Changed", "POST", wire.PathBreak, wire.TypeJSON, `{"name":"x","token":1,"reason":"r"}`, wire.ProblemChanged},
+		{"Changed", "POST", wire.PathBreak, wire.TypeJSON, `{"name":"x","token":1,"reason":"r"}`, wire.ProblemLost},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -114,7 +116,7 @@ func TestRefused(t *testing.T) {
 	r.acquire(holder)
 	got := r.post(wire.PathAcquire, msg("job", "b"), http.StatusLocked)
 	if len(got.problem.Holders) != 1 || got.problem.Holders[0].Process != (holder.Process) ||
-		got.header.Get("Retry-After") != "30" {
+		got.header.Get("Retry-After") != "1" {
 		t.Errorf("the refusal is %+v, %q", got, got.header.Get("Retry-After"))
 	}
 	other := msg("job", "c")
@@ -280,7 +282,7 @@ func TestLateRequests(t *testing.T) {
 				r.post(wire.PathRenew, wire.Renew{Lease: new(l), TTL: long}, http.StatusGone)
 				r.post(wire.PathLabel, wire.Label{Lease: l, Process: wire.Process{Label: "late"}}, http.StatusGone)
 				r.post(wire.PathRelease, wire.Release{Lease: l}, http.StatusGone)
-				r.post(wire.PathBreak, wire.Break{Name: "job", ID: id, Reason: "late"}, http.StatusConflict)
+				r.post(wire.PathBreak, wire.Break{Name: "job", ID: id, Reason: "late"}, http.StatusGone)
 			}
 		}
 	}
@@ -335,7 +337,7 @@ func TestBreak(t *testing.T) {
 	r.release(first)
 	second := r.acquire(msg("job", "b"))
 	seen := wire.Break{Name: "job", Token: first.Token, Reason: "it hangs"}
-	r.post(wire.PathBreak, seen, http.StatusConflict)
+	r.post(wire.PathBreak, seen, http.StatusGone)
 	r.post(wire.PathRenew, wire.Renew{Lease: new(lease(second)), TTL: long}, http.StatusOK)
 	seen.Token = second.Token
 	r.post(wire.PathBreak, seen, http.StatusNoContent)
@@ -391,16 +393,16 @@ func TestReservation(t *testing.T) {
 	r2.post(wire.PathLabel, takeOver, http.StatusNoContent)
 	wantHolder("bob's")
 	takeOver.Token++
-	r2.post(wire.PathLabel, takeOver, http.StatusConflict)
+	r2.post(wire.PathLabel, takeOver, http.StatusGone)
 	handBack := wire.Break{Name: "db", Token: g.Token, Reserved: true, Reason: "it is done"}
 	r2.post(wire.PathBreak, handBack, http.StatusNoContent)
-	r1.post(wire.PathBreak, handBack, http.StatusConflict)
+	r1.post(wire.PathBreak, handBack, http.StatusGone)
 	r1.post(wire.PathRenew, wire.Renew{Lease: new(lease(g)), TTL: long}, http.StatusGone)
 
 	held := r1.acquire(msg("db", "worker"))
 	handBack.Token, takeOver.Token = held.Token, held.Token
-	r2.post(wire.PathBreak, handBack, http.StatusConflict)
-	r2.post(wire.PathLabel, takeOver, http.StatusConflict)
+	r2.post(wire.PathBreak, handBack, http.StatusGone)
+	r2.post(wire.PathLabel, takeOver, http.StatusGone)
 	r1.release(held)
 
 	reserve.TTL = long
@@ -500,7 +502,10 @@ func TestReservationsRefused(t *testing.T) {
 // TestAuthorizer checks what an Authorizer is asked, and that it is heeded.
 func TestAuthorizer(t *testing.T) {
 	store, access := new(memlock.Store), &testAccess{prefix: "team/"}
-	r := startReplica(t, store, Options{Access: access})
+	r := startReplica(t, store, Options{Access: access, Audit: func(*Principal, int) []wire.AuditEvent { return nil }})
+	if got := r.get(wire.PathAudit).text; got != `{"events":[]}`+"\n" {
+		t.Errorf("an empty audit log is %q", got)
+	}
 	var actions []Action
 	var outcomes []Outcome
 	access.begin = func(a Action) (func(Outcome), error) {
@@ -534,6 +539,21 @@ func TestAuthorizer(t *testing.T) {
 		http.StatusInternalServerError); strings.Contains(got.text, "secret") {
 		t.Errorf("the answer is %s", got.text)
 	}
+	var begun atomic.Int32
+	access.begin = func(Action) (func(Outcome), error) { // the rights end while the list is written
+		if begun.Add(1)%2 == 0 {
+			return nil, wire.NewProblem(wire.ProblemForbidden, "", 0)
+		}
+		return nil, nil
+	}
+	resp, err := http.Get(r.url + wire.PathLocks)
+	if err == nil {
+		defer resp.Body.Close()
+		_, err = io.ReadAll(resp.Body)
+	}
+	if err == nil {
+		t.Error("a list without the rights to all of it looks complete")
+	}
 }
 
 // TestGoneClientIsRecorded lets the clients of a break and of a reservation go, while the store
@@ -559,12 +579,12 @@ func TestGoneClientIsRecorded(t *testing.T) {
 		if err != nil || len(st.Holders) != 1 {
 			t.Fatalf("the lock is %+v, %v, want that it is reserved", st, err)
 		}
-		send(wire.PathBreak, fmt.Sprintf(`{"name":"db","token":%d,"reason":"it is done"}`, st.Holders[0].Token))
+		send(wire.PathBreak, fmt.Sprintf(`{"name":"db","id":%q,"reason":"it is done"}`, st.Holders[0].ID))
 		if st, err = store.Status(t.Context(), "db"); err != nil || len(st.Holders) != 0 {
 			t.Errorf("the lock is %+v, %v, want it free", st, err)
 		}
-		if len(outcomes) != 2 || outcomes[0].Err != nil || outcomes[0].Token == 0 || outcomes[1].Err != nil {
-			t.Errorf("the outcomes are %+v, want that the reservation and the break succeeded", outcomes)
+		if len(outcomes) != 2 || outcomes[0].Err != nil || outcomes[0].Token == 0 || outcomes[1] != outcomes[0] {
+			t.Errorf("the outcomes are %+v, want that the reservation and the break succeeded, with one token", outcomes)
 		}
 	})
 }

@@ -16,12 +16,6 @@ import (
 	"github.com/sniblock/snib/remotelock/wire"
 )
 
-// A storeState is what a replica knows of its store.
-type storeState struct {
-	Why   string        // it is down, for clients; "": it is up
-	Grace time.Duration // how long it still grants nothing; 0: it grants
-}
-
 // A storeWatch knows the state of the store, and logs each change of it once. It is safe for
 // concurrent use. Only the probe changes the state: a request may fail because of its lock alone.
 type storeWatch struct {
@@ -137,11 +131,12 @@ func (s *Service) probe() error {
 	return err
 }
 
-// state returns what is known of the store.
-func (w *storeWatch) state() storeState {
+// state returns why the store is down, for clients, "" if it is up; and how long it still grants
+// nothing.
+func (w *storeWatch) state() (why string, grace time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return storeState{Why: w.why, Grace: max(0, w.until.Sub(driver.Now()))}
+	return w.why, max(0, w.until.Sub(driver.Now()))
 }
 
 // ready answers whether the replica should get requests: it does not shut down, and it reaches the
@@ -154,11 +149,11 @@ func (s *Service) ready(w http.ResponseWriter, r *http.Request) error {
 	case <-r.Context().Done():
 		return context.Cause(r.Context())
 	}
-	switch st := s.store.state(); {
-	case st.Why != "":
-		return wire.NewProblem(wire.ProblemUnavailable, st.Why, probeInterval)
-	case st.Grace > 0:
-		return writeJSON(w, http.StatusOK, map[string]any{"status": "grace", "grace_ms": wire.Millis(st.Grace)})
+	switch why, grace := s.store.state(); {
+	case why != "":
+		return wire.NewProblem(wire.ProblemUnavailable, why, probeInterval)
+	case grace > 0:
+		return writeJSON(w, http.StatusOK, map[string]any{"status": "grace", "grace_ms": wire.Millis(grace)})
 	}
 	return writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
 }
@@ -167,12 +162,15 @@ func (s *Service) ready(w http.ResponseWriter, r *http.Request) error {
 // unless it has said so of the whole store.
 func (s *Service) unavailable(err error) *wire.Problem {
 	why, grace := s.store.explain(err)
-	if s.store.state() == (storeState{}) {
+	if down, left := s.store.state(); down == "" && left == 0 {
 		s.unserved.printf("store: it did not serve a request: %v", err)
 		s.store.suspect.Store(true)
 	}
 	kind := wire.ProblemUnavailable
-	if errors.Is(err, driver.ErrFull) {
+	switch {
+	case grace > 0:
+		kind = wire.ProblemGrace
+	case errors.Is(err, driver.ErrFull):
 		kind = wire.ProblemFull
 	}
 	return wire.NewProblem(kind, why, max(time.Second, grace))

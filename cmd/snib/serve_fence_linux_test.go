@@ -27,17 +27,17 @@ func TestServeFence(t *testing.T) {
 			_, second := startService(t, store)
 			var all sync.WaitGroup
 			for _, url := range []string{first, second} { // both find that there is no table yet
-				all.Go(func() { checkFence(t, url, "disk", "alice", 5, 200) })
+				all.Go(func() { checkFence(t, url, "disk", "alice", 5, 204) })
 			}
 			all.Wait()
 			doomed.kill()
 			_, first = startService(t, store)
 			for _, url := range []string{first, second} {
-				checkFence(t, url, "disk", "alice", 5, 200)
+				checkFence(t, url, "disk", "alice", 5, 204)
 				checkFence(t, url, "disk", "alice", 4, 409)
 				checkFence(t, url, "disk", "bob", 5, 409)
 			}
-			checkFence(t, second, "tape", "alice", 1, 200)
+			checkFence(t, second, "tape", "alice", 1, 204)
 
 			for token := range 20 {
 				all.Go(func() { // in whatever order
@@ -47,7 +47,7 @@ func TestServeFence(t *testing.T) {
 			}
 			all.Wait()
 			checkFence(t, first, "disk", "o18", 118, 409)
-			checkFence(t, second, "disk", "o19", 119, 200)
+			checkFence(t, second, "disk", "o19", 119, 204)
 		})
 	}
 }

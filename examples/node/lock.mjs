@@ -69,6 +69,7 @@ export class Lock {
   }
 
   async #setTTL(script, ttl) {
+    if (ttl >= 2 ** 31) throw new RangeError("ttl is too long for a timer"); // it would fire at once
     const sent = performance.now(); // the key may live from here on, and not from the answer on
     if (!(await this.client.eval(script, 1, this.name, this.value, ttl))) return false;
     this.#deadline = sent + ttl * 0.99 - 2; // clocks differ, and this process needs time to notice

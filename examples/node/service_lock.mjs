@@ -9,6 +9,8 @@ export class LockLost extends Error {}
 // Unavailable means that no replica of the service answers, or that its store does not.
 export class Unavailable extends Error {}
 
+const maxTimer = 2 ** 31 - 1; // milliseconds: a longer timer fires at once
+
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
 // A Lock is one hold on a lock, which a timer renews. Make a new Lock for each hold.
@@ -17,6 +19,7 @@ export class Lock {
   #timer;
   #deadline = 0;
   #current = 0; // the replica that is asked first
+  #lost; // whether the hold had ended before its release; undefined: it was not released
 
   constructor(urls, name, { ttl = 30_000, credential } = {}) {
     Object.assign(this, { urls, name, ttl, credential });
@@ -81,16 +84,17 @@ export class Lock {
   async fence(resource) {
     const { status, answer } = await this.#send("fence", 5000, { name: undefined, resource, token: this.token });
     if (status === 409) throw new LockLost(this.name);
-    if (status !== 200) throw new Error(answer.detail);
+    if (status !== 204) throw new Error(answer.detail);
   }
 
-  // release gives the lock up.
+  // release gives the lock up. After Unavailable, call it again.
   async release() {
-    const lost = !this.left;
+    const again = this.#lost !== undefined;
+    this.#lost ??= !this.left;
     this.#end("released");
     const { status, answer, repeated } = await this.#send("release", 5000);
     // Otherwise a request whose answer was lost has released it.
-    if (status === 410 && (lost || !repeated)) throw new LockLost(this.name);
+    if (status === 410 && (this.#lost ||= !(again || repeated))) throw new LockLost(this.name);
     if (![204, 410].includes(status)) throw new Error(answer.detail);
   }
 
@@ -105,12 +109,12 @@ export class Lock {
 
   #renewAfter(pause) {
     if (this.signal.aborted) return;
-    this.#timer = setTimeout(() => this.#renew(), Math.min(pause, this.left));
+    this.#timer = setTimeout(() => this.#renew(), Math.min(pause, this.left, maxTimer));
   }
 
   async #renew() {
     if (!this.left) return this.#end(new LockLost(this.name));
-    const timeout = Math.max(50, this.left / this.urls.length);
+    const timeout = Math.min(maxTimer, Math.max(50, this.left / this.urls.length));
     const got = await this.#send("renew", timeout, { ttl_ms: this.ttl }).catch(() => ({}));
     if (got.status === 410) return this.#end(new LockLost(this.name));
     const isRenewed = got.status === 200 && this.left > 0; // else check may have called the hold lost

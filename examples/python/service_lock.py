@@ -36,6 +36,7 @@ class Lock:
         self.id = secrets.token_hex(16)  # a secret: whoever knows it can release the lock
         self.token = None  # the fencing token
         self.deadline, self.ended = 0.0, threading.Event()
+        self.lost = None  # whether the hold had ended before its release; None: it was not released
 
     def acquire(self, wait=0.0):
         """Acquire the lock, and wait for it for so many seconds at most. Raise LockHeld after that, or Unavailable."""
@@ -87,16 +88,20 @@ class Lock:
         status, got, _, _ = self._send("fence", 5, name=None, resource=resource, token=self.token)
         if status == 409:
             raise LockLost(self.name)
-        if status != 200:
+        if status != 204:
             raise ValueError(got.get("detail", status))
 
     def release(self):
-        """Give the lock up."""
-        lost = not self.left()
+        """Give the lock up. After Unavailable, call it again."""
+        again = self.lost is not None
+        if not again:
+            self.lost = not self.left()
         self.ended.set()
         status, got, _, repeated = self._send("release", 5)
-        if status == 410 and (lost or not repeated):  # else a request whose answer was lost has released it
-            raise LockLost(self.name)
+        if status == 410:  # maybe because a request whose answer was lost has released it
+            self.lost = self.lost or not (again or repeated)
+            if self.lost:
+                raise LockLost(self.name)
         if status not in (204, 410):
             raise ValueError(got.get("detail", status))
 

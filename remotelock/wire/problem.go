@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/sniblock/snib/driver"
 )
 
 // problemBase begins the types of problems. It is the page that explains them.
@@ -16,7 +18,6 @@ const (
 	ProblemForbidden   = "forbidden"
 	ProblemPath        = "no-such-path"
 	ProblemMethod      = "method-not-allowed"
-	ProblemChanged     = "changed"
 	ProblemKind        = "other-kind"
 	ProblemRepeated    = "repeated"
 	ProblemStale       = "stale"
@@ -30,6 +31,7 @@ const (
 	ProblemInternal    = "internal"
 	ProblemUnavailable = "unavailable"
 	ProblemFull        = "too-many-connections"
+	ProblemGrace       = "grace"
 	ProblemDraining    = "draining"
 	ProblemOtherStore  = "other-store"
 	ProblemAudit       = "audit-unavailable"
@@ -44,7 +46,6 @@ type Problem struct {
 
 	RetryAfter int64    `json:"retry_after_ms,omitempty"` // more exact than the header Retry-After
 	Holders    []Holder `json:"holders,omitempty"`        // of a lock that is held
-	Mark       *Mark    `json:"mark,omitempty"`           // of a resource that refuses a hold
 }
 
 // NewProblem returns a problem of one of the types above.
@@ -71,6 +72,9 @@ func (p *Problem) Error() string {
 	return p.Detail
 }
 
+// Is makes a problem match [driver.ErrFull] if it says so.
+func (p *Problem) Is(target error) bool { return target == driver.ErrFull && p.Kind() == ProblemFull }
+
 // problems has the status and the title of each type.
 var problems = map[string]struct {
 	status int
@@ -81,7 +85,6 @@ var problems = map[string]struct {
 	ProblemForbidden:   {403, "this is not allowed"},
 	ProblemPath:        {404, "there is nothing at this path"},
 	ProblemMethod:      {405, "the path has another method"},
-	ProblemChanged:     {409, "the holder has changed"},
 	ProblemKind:        {409, "the lock is of another kind"},
 	ProblemRepeated:    {409, "a later request took over the place"},
 	ProblemStale:       {409, "stale fencing token"},
@@ -94,6 +97,7 @@ var problems = map[string]struct {
 	ProblemQuota:       {429, "there are too many requests"},
 	ProblemUnavailable: {503, "the store is unavailable"},
 	ProblemFull:        {503, "the server has no connection left"},
+	ProblemGrace:       {503, "the store grants nothing yet"},
 	ProblemDraining:    {503, "this replica is shutting down"},
 	ProblemOtherStore:  {503, "the service has another store"},
 	ProblemAudit:       {503, "the audit log can't be written"},

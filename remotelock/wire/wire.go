@@ -34,8 +34,6 @@ const (
 	PathDoctor = "/v1/doctor"
 	PathLeaks  = "/v1/leaks"
 
-	PathOpenAPI = "/v1/openapi.json"
-
 	PathHealth  = "/healthz"
 	PathReady   = "/readyz"
 	PathMetrics = "/metrics"
@@ -115,8 +113,7 @@ type Queued struct {
 
 // A Withdraw gives up an acquisition: its place, or the hold that it was granted.
 type Withdraw struct {
-	Name string `json:"name"`
-	ID   string `json:"id"`
+	Lease
 }
 
 // A Lease names a hold: by its name, and its ID as Granted has it. The ID of the Acquire will do,
@@ -183,13 +180,6 @@ type Break struct {
 type Fence struct {
 	Resource string `json:"resource"`
 	ID       string `json:"id"` // as Granted has it or as the request had it
-	Token    uint64 `json:"token"`
-}
-
-// A Mark is what the service remembers of the last hold that a resource has let in. It is no
-// secret.
-type Mark struct {
-	Resource string `json:"resource"`
 	Token    uint64 `json:"token"`
 }
 
@@ -264,12 +254,10 @@ type Waiter struct {
 	Waited int64 `json:"waited_ms"`
 }
 
-// An Event is one message of a stream of events. A stream that does not go on behind a known
-// event begins with a reset, a lock message for each lock, and ready: what the client knew
-// before is void.
+// An Event is one message of a stream of events. A stream begins with a reset, a lock message for
+// each lock, and ready, and does so again if its client was too slow: what it knew before is void.
 type Event struct {
 	Type string `json:"type"`         // one of those below
-	ID   string `json:"id,omitempty"` // where to go on; resets and their locks have none
 	At   string `json:"at,omitempty"` // when the service saw it, by its clock, as RFC 3339 has it
 
 	// Lock is the lock as it was seen then. Without holders and waiters it is gone.
@@ -339,4 +327,53 @@ func Strength(name string) (driver.Fencing, bool) {
 		}
 	}
 	return driver.FencingNone, false
+}
+
+// A Diagnosis is what was found out about the store behind the service, as "snib doctor" does.
+type Diagnosis struct {
+	Findings []Finding `json:"findings"`
+}
+
+// A Finding is one thing that was checked.
+type Finding struct {
+	Check   string `json:"check"`
+	Verdict string `json:"verdict"` // "ok", "note" or "unmet"
+	Value   string `json:"value"`   // what was found, in words
+	Advice  string `json:"advice,omitempty"`
+}
+
+// Leaks are what will not end by itself, or later than it should, as "snib leaks" finds it.
+type Leaks struct {
+	Leaks []Leak `json:"leaks"`
+}
+
+// A Leak is one of them.
+type Leak struct {
+	Kind    string `json:"kind"`
+	Name    string `json:"name"`    // of the lock; a key in the store if it is foreign
+	Problem string `json:"problem"` // in words
+	Library string `json:"library,omitempty"`
+	Unsure  bool   `json:"unsure,omitempty"` // it may be no lock
+}
+
+// An Audit has the latest events of the audit log of a replica, the latest first.
+type Audit struct {
+	Events []AuditEvent `json:"events"`
+}
+
+// An AuditEvent is one line of the audit log. It contains no id of a grant and no credential.
+type AuditEvent struct {
+	Time      time.Time `json:"time"`
+	Event     string    `json:"event"`               // "break", "reserve" or "refused"
+	Outcome   string    `json:"outcome,omitempty"`   // "begun", "done", "failed" or "unknown"
+	Who       string    `json:"who,omitempty"`       // the principal; "" if nobody was authenticated
+	Remote    string    `json:"remote"`              // the address of the client
+	Verb      string    `json:"verb,omitempty"`      // the right that the request needs
+	Op        string    `json:"op,omitempty"`        // what the request asks for
+	Namespace string    `json:"namespace,omitempty"` // of the principal
+	Name      string    `json:"name,omitempty"`      // the lock or the resource, as the principal calls it
+	Token     uint64    `json:"token,omitempty,string"`
+	Reason    string    `json:"reason,omitempty"` // of a break or reservation: what the client said; of a refusal: ours
+	// refusals before this line that have none, because there were too many
+	LeftOut int `json:"left_out,omitempty"`
 }

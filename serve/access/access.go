@@ -12,15 +12,17 @@ import (
 // An Access is the [serve.Authorizer] of a policy. It is safe for concurrent use.
 type Access struct {
 	file   string
+	certs  *Certificates // nil: without TLS
 	audit  *AuditLog
 	policy atomic.Pointer[Policy]
 }
 
 var _ serve.Authorizer = (*Access)(nil)
 
-// Load returns the Access of a policy file. Refusals, breaks and reservations go to an audit log.
-func Load(file string, audit *AuditLog) (*Access, error) {
-	a := &Access{file: file, audit: audit}
+// Load returns the Access of a policy file, for a listener with certs, if it has TLS. Refusals,
+// breaks and reservations go to an audit log.
+func Load(file string, certs *Certificates, audit *AuditLog) (*Access, error) {
+	a := &Access{file: file, certs: certs, audit: audit}
 	if err := a.Reload(); err != nil {
 		return nil, err
 	}
@@ -61,7 +63,7 @@ func (a *Access) Authenticate(r *http.Request) (*serve.Principal, error) {
 	if addr := policy.remote(r); addr.IsValid() { // a Unix socket has none
 		remote = addr.String()
 	}
-	id, rights, err := policy.authenticate(r)
+	id, rights, err := policy.authenticate(r, a.certs)
 	switch {
 	case errors.Is(err, errNoCredentials):
 		return nil, refusal(err)
@@ -74,7 +76,7 @@ func (a *Access) Authenticate(r *http.Request) (*serve.Principal, error) {
 	}, nil
 }
 
-func (p *Policy) authenticate(r *http.Request) (identity, Rights, error) {
+func (p *Policy) authenticate(r *http.Request, certs *Certificates) (identity, Rights, error) {
 	token, err := bearer(r)
 	if err != nil {
 		return nil, Rights{}, err
@@ -82,7 +84,7 @@ func (p *Policy) authenticate(r *http.Request) (identity, Rights, error) {
 	if err := p.checkOrigin(r); err != nil {
 		return nil, Rights{}, err
 	}
-	id, err := identify(r, token)
+	id, err := identify(r, token, certs)
 	if err != nil {
 		return nil, Rights{}, err
 	}

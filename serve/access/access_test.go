@@ -38,7 +38,7 @@ func newTestAccess(t *testing.T, policy string) *testAccess {
 	a := &testAccess{t: t, file: filepath.Join(t.TempDir(), "policy.toml")}
 	a.write(policy)
 	var err error
-	a.Access, err = Load(a.file, NewAuditLog(&a.audit))
+	a.Access, err = Load(a.file, nil, NewAuditLog(&a.audit))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -319,7 +319,7 @@ func TestBreakIsRecorded(t *testing.T) {
 		err  error
 		want string
 	}{
-		{nil, OutcomeDone}, {driver.ErrLost, OutcomeFailed}, {wire.NewProblem(wire.ProblemChanged, "", 0), OutcomeFailed},
+		{nil, OutcomeDone}, {driver.ErrLost, OutcomeFailed}, {wire.NewProblem(wire.ProblemKind, "", 0), OutcomeFailed},
 		{driver.ErrUnavailable, OutcomeUnknown}, {context.DeadlineExceeded, OutcomeUnknown},
 	} {
 		end(serve.Outcome{Err: tt.err})

@@ -76,16 +76,6 @@ func (l *AuditLog) Reopen() error {
 	return nil
 }
 
-// Close closes the file.
-func (l *AuditLog) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.file == nil {
-		return nil
-	}
-	return l.file.Close()
-}
-
 // Record writes an event, with the time. When it returns nil, the event is written; if the log is a
 // file, a crash of the machine does not take it away. A caller that may not act unrecorded must not
 // act after an error. Of very many refusals only some are written, with the number of the others.
@@ -107,7 +97,7 @@ func (l *AuditLog) Record(e Event) error {
 		return fmt.Errorf("audit log: %w", err)
 	}
 	if len(l.recent) == recentEvents {
-		l.recent = slices.Delete(l.recent, 0, recentEvents/2)
+		l.recent = slices.Delete(l.recent, 0, 1)
 	}
 	l.recent = append(l.recent, e)
 	return nil

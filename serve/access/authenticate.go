@@ -1,12 +1,19 @@
 package access
 
 import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/sniblock/snib/remotelock/wire"
 )
 
 // A refusedError reports a credential that is not admitted, or that there is none. Its text
@@ -47,10 +54,10 @@ var errUnknownToken = refusedf("the token is not known")
 
 // identify returns the identity of whoever sent a request. A token decides if there is one, and
 // otherwise the certificate of the connection.
-func identify(r *http.Request, token string) (identity, error) {
+func identify(r *http.Request, token string, certs *Certificates) (identity, error) {
 	switch {
 	case token == "":
-		return certificateIdentity(r)
+		return certificateIdentity(r, certs)
 	case isToken(token):
 		return tokenIdentity(token), nil
 	}
@@ -58,8 +65,8 @@ func identify(r *http.Request, token string) (identity, error) {
 }
 
 // certificateIdentity returns the identity of the client certificate that the TLS handshake
-// verified.
-func certificateIdentity(r *http.Request) (identity, error) {
+// verified. A connection may live longer than the certificate, and than those of authorities.
+func certificateIdentity(r *http.Request, certs *Certificates) (identity, error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return nil, errNoCredentials
 	}
@@ -68,10 +75,16 @@ func certificateIdentity(r *http.Request) (identity, error) {
 	for _, u := range leaf.URIs {
 		uris = append(uris, u.String()) // once: a list looks the rights up for each lock
 	}
+	var verified *tls.Config // with which the certificate was verified last
 	return func(p *Policy) (Rights, error) {
+		if now := certs.now(); now != verified {
+			if !verifies(now, r.TLS.PeerCertificates) {
+				return Rights{}, refusedf("no authority that --client-ca has now verifies the client certificate")
+			}
+			verified = now
+		}
 		for _, entry := range p.certificates {
 			if entry.matches(leaf.DNSNames, uris) {
-				// A connection may live longer than its certificate.
 				return entry.rights.endBy(leaf.NotAfter), nil
 			}
 		}
@@ -104,4 +117,67 @@ func (p *Policy) remote(r *http.Request) netip.Addr {
 
 func (p *Policy) isProxy(addr netip.Addr) bool {
 	return slices.ContainsFunc(p.proxies, func(n netip.Prefix) bool { return n.Contains(addr.Unmap()) })
+}
+
+// checkOrigin refuses what a page of somebody else causes through the browser of a principal.
+//
+// A browser attaches no token by itself. But it does attach a client certificate, and it
+// reaches services on its own host. So what changes something must come from a page of the same
+// origin. And on the loopback interface the host of the URL must be this one, or one that the
+// policy names: a page whose name an attacker points at 127.0.0.1 would be of the same origin.
+func (p *Policy) checkOrigin(r *http.Request) error {
+	if (len(p.hosts) > 0 || isLoopbackListener(r)) && !wire.IsLoopback(r.Host) &&
+		!slices.Contains(p.hosts, wire.HostName(r.Host)) {
+		return errors.New("the host in the URL is not one of this service; use localhost, or add it to hosts in the policy")
+	}
+	if err := http.NewCrossOriginProtection().Check(r); err != nil {
+		return errors.New("a page of another site caused this request")
+	}
+	return nil
+}
+
+// isLoopbackListener reports whether a request came in on the loopback interface.
+func isLoopbackListener(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && wire.IsLoopback(local.String())
+}
+
+const (
+	// tokenPrefix is what all tokens begin with, so that people and scanners know a leaked one.
+	tokenPrefix = "snib_"
+
+	// tokenLength is that of a token with 130 random bits, as [rand.Text] writes them.
+	tokenLength = len(tokenPrefix) + 26
+
+	digestSize = sha256.Size
+)
+
+// NewToken returns a new token, and its line for a policy file. Nobody can derive the token from
+// that line.
+//
+// A digest that is made to be slow, such as bcrypt, is for passwords, which can be guessed. A
+// token has 130 random bits, so no number of guesses finds it, and each request would pay for
+// the slow digest.
+func NewToken() (token, line string) {
+	token = tokenPrefix + rand.Text()
+	digest := sha256.Sum256([]byte(token))
+	return token, fmt.Sprintf("sha256 = %q", hex.EncodeToString(digest[:]))
+}
+
+// isToken reports whether a credential looks as [NewToken] makes tokens. No others are
+// admitted, so a policy can't contain a password that somebody thought of.
+func isToken(credential string) bool {
+	return len(credential) == tokenLength && strings.HasPrefix(credential, tokenPrefix)
+}
+
+// tokenIdentity returns the identity of whoever shows a token. How long the search takes tells
+// something of a digest, and nothing of a token that has it.
+func tokenIdentity(token string) identity {
+	sum := digest(sha256.Sum256([]byte(token)))
+	return func(p *Policy) (Rights, error) {
+		if rights, ok := p.tokens[sum]; ok {
+			return rights, nil
+		}
+		return Rights{}, errUnknownToken
+	}
 }

@@ -70,6 +70,8 @@ func (r Rights) allows(act serve.Action) bool {
 	switch {
 	case act.Op == serve.OpStore:
 		return true // each client needs to know what the store promises, and it is no secret
+	case act.Op == serve.OpDoctor:
+		return r.Namespace == "" && r.Allows(act.Verb, "")
 	case act.List:
 		return r.Has(act.Verb) && r.MayCover(act.Name)
 	}
@@ -95,6 +97,8 @@ func refusal(err error) error {
 // describe returns the error that the rights do not allow an action.
 func (r Rights) describe(act serve.Action) error {
 	switch {
+	case act.Op == serve.OpDoctor:
+		return errors.New("this is about the whole store: it needs the verb admin on all locks, outside of namespaces")
 	case act.List && act.Name == "": // whoever has the verb gets a list of what it covers
 		return fmt.Errorf("%s does not have the verb %s", r.Name, act.Verb)
 	case act.List:
@@ -110,3 +114,21 @@ func eventOf(p *serve.Principal, act serve.Action, remote string) Event {
 		Verb: string(act.Verb), Op: string(act.Op), Name: act.Name, Token: act.Token, Reason: act.Why,
 	}
 }
+
+// A Local admits everybody on this host, as a service without a policy does, and records what is
+// forced.
+type Local struct {
+	serve.Authorizer
+	audit *AuditLog
+}
+
+// NewLocal returns a Local that writes to an audit log.
+func NewLocal(audit *AuditLog) *Local { return &Local{serve.LocalOnly(), audit} }
+
+// Begin implements [serve.Authorizer].
+func (l *Local) Begin(_ context.Context, p *serve.Principal, act serve.Action) (func(serve.Outcome), error) {
+	return l.audit.begin(eventOf(p, act, ""), act)
+}
+
+// Recent returns up to n of the latest events of this process, the latest first.
+func (l *Local) Recent(_ *serve.Principal, n int) []Event { return l.audit.Recent(n) }

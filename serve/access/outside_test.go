@@ -48,6 +48,7 @@ type testService struct {
 	*Access
 	t      *testing.T
 	url    string
+	certs  *Certificates // nil: without TLS
 	client *http.Client
 	audit  transcript
 	log    transcript // of the server
@@ -67,7 +68,12 @@ func startService(t *testing.T, policy string, tokens map[string]string, files *
 	file := filepath.Join(t.TempDir(), "policy.toml")
 	writeFile(t, file, policy)
 	var err error
-	s.Access, err = Load(file, NewAuditLog(&s.audit))
+	if files != nil {
+		if s.certs, err = LoadCertificates(*files); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.Access, err = Load(file, s.certs, NewAuditLog(&s.audit))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,11 +88,7 @@ func startService(t *testing.T, policy string, tokens map[string]string, files *
 	server := &http.Server{Handler: service, ErrorLog: log.New(&s.log, "", 0)}
 	s.url = "http://" + listener.Addr().String()
 	if files != nil {
-		certs, err := LoadCertificates(*files)
-		if err != nil {
-			t.Fatal(err)
-		}
-		listener, s.url = tls.NewListener(listener, certs.Config()), "https://"+listener.Addr().String()
+		listener, s.url = tls.NewListener(listener, s.certs.Config()), "https://"+listener.Addr().String()
 	}
 	go func() { _ = server.Serve(listener) }() // until it is closed
 	t.Cleanup(func() {
@@ -180,7 +182,7 @@ func TestServiceVerbs(t *testing.T) {
 			{"acquire", wire.PathAcquire, wire.Acquire{Name: lock}},
 			{"acquire", wire.PathRenew, wire.Renew{Lease: &hold}},
 			{"acquire", wire.PathLabel, wire.Label{Lease: hold, Process: x}},
-			{"acquire", wire.PathWithdraw, wire.Withdraw{Name: lock, ID: hold.ID}},
+			{"acquire", wire.PathWithdraw, wire.Withdraw{Lease: wire.Lease{Name: lock, ID: hold.ID}}},
 			{"acquire", wire.PathRelease, wire.Release{Lease: hold}},
 			{"acquire", wire.PathFence, wire.Fence{Resource: lock, ID: hold.ID, Token: 1}},
 			{"read", wire.PathLock + "?name=" + lock, nil},
@@ -282,8 +284,8 @@ prefixes = [""]
 	}
 	for _, name := range []string{"../blue/deploy", "blue/deploy", "/blue/deploy"} {
 		got := s.send("POST", wire.PathBreak, tokens["red"], wire.Break{Name: name, Token: blue.Token, Reason: "x"})
-		if got.status != http.StatusConflict {
-			t.Errorf("red breaks %s: %d %s, want 409: there is no such lock in its namespace", name, got.status, got.body)
+		if got.status != http.StatusGone {
+			t.Errorf("red breaks %s: %d %s, want 410: there is no such lock in its namespace", name, got.status, got.body)
 		}
 	}
 	if n := len(s.lock(tokens["blue"], "deploy").Holders); n != 1 {
@@ -342,7 +344,7 @@ namespace = "blue"
 		var names []string
 		for len(names) == 0 || names[len(names)-1] != last {
 			e := next(lines)
-			if e.Type == wire.EventAcquired {
+			if e.Type == wire.EventAcquired || e.Type == wire.EventLock { // in another list, to a slow client
 				names = append(names, e.Lock.Name)
 			}
 			if e.Holder != nil && e.Holder.ID != "" {
@@ -378,7 +380,7 @@ prefixes`, 1))
 	reloaded := time.Now()
 	s.acquire(tokens["red"], "of nobody", "owner")
 	for e := (wire.Event{}); red.Decode(&e) == nil; { // what red was told before, and then the end
-		if at, err := time.Parse(time.RFC3339, e.At); err != nil || at.After(reloaded) {
+		if at, err := time.Parse(time.RFC3339, e.At); e.Type != wire.EventLock && (err != nil || at.After(reloaded)) {
 			t.Fatalf("red, without the right to read, is told %+v", e)
 		}
 	}
@@ -435,7 +437,7 @@ prefixes = [""]
 		s.send("GET", wire.PathLock+"?name=deploy", guess, nil),
 		s.send("GET", wire.PathLock+"?name=deploy", "a."+holder+".c", nil),
 		s.send("GET", wire.PathLock+"?name=deploy", "", nil, func(r *http.Request) { r.SetBasicAuth("x", worker) }),
-		s.send("POST", wire.PathWithdraw, worker, wire.Withdraw{Name: "deploy", ID: longID(waiter)}),
+		s.send("POST", wire.PathWithdraw, worker, wire.Withdraw{Lease: wire.Lease{Name: "deploy", ID: longID(waiter)}}),
 		s.send("POST", wire.PathBreak, ops, wire.Break{Name: "deploy", Token: g.Token, Reason: "the runner is gone"}),
 		s.send("POST", wire.PathRelease, worker, wire.Release{Lease: lease}),
 	))
@@ -458,7 +460,8 @@ prefixes = [""]
 	}
 }
 
-// TestServiceCertificates checks mutual TLS and HTTP/2.
+// TestServiceCertificates checks mutual TLS and HTTP/2. Once the authority of a client is not
+// believed any more, the client is refused, also on a connection that it has.
 func TestServiceCertificates(t *testing.T) {
 	authority := livetest.NewAuthority(t)
 	dir := t.TempDir()
@@ -478,6 +481,14 @@ func TestServiceCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.Close()
+
+	livetest.NewAuthority(t).Write(t, dir, authority.Issue(t, x509.Certificate{}))
+	if err := s.certs.Reload(); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.send("POST", wire.PathAcquire, "", wire.Acquire{Name: "b"}); got.status != http.StatusUnauthorized {
+		t.Errorf("after its authority was removed, the client gets %d %s, want 401", got.status, got.body)
+	}
 }
 
 // TestServiceInBrowsers checks that pages of others can't use answers.

@@ -195,18 +195,18 @@ func (f *policyFile) policy() (*Policy, error) {
 		}
 		p.hosts = append(p.hosts, strings.ToLower(host))
 	}
-	for name, t := range sorted(f.Namespaces) {
-		if err := p.addNamespace(name, t); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(f.Namespaces)) {
+		if err := p.addNamespace(name, f.Namespaces[name]); err != nil {
 			return nil, err
 		}
 	}
-	for name, t := range sorted(f.Tokens) {
-		if err := p.addToken(name, t); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(f.Tokens)) {
+		if err := p.addToken(name, f.Tokens[name]); err != nil {
 			return nil, err
 		}
 	}
-	for name, t := range sorted(f.Certificates) {
-		if err := p.addCertificate(name, t); err != nil {
+	for _, name := range slices.Sorted(maps.Keys(f.Certificates)) {
+		if err := p.addCertificate(name, f.Certificates[name]); err != nil {
 			return nil, err
 		}
 	}
@@ -214,17 +214,6 @@ func (f *policyFile) policy() (*Policy, error) {
 		return nil, errors.New("the policy admits nobody: it has no [token.NAME] or [certificate.NAME]")
 	}
 	return p, nil
-}
-
-// sorted yields tables in the order of their names.
-func sorted[T any](tables map[string]T) func(func(string, T) bool) {
-	return func(yield func(string, T) bool) {
-		for _, name := range slices.Sorted(maps.Keys(tables)) {
-			if !yield(name, tables[name]) {
-				return
-			}
-		}
-	}
 }
 
 func parsePrefix(text string) (netip.Prefix, error) {
@@ -259,7 +248,8 @@ func (p *Policy) addNamespace(name string, t namespaceTable) error {
 	if err := driver.CheckName(prefix); err != nil {
 		return wrong(key, "the prefix can't begin a name: %v", err)
 	}
-	for other, n := range sorted(p.namespaces) {
+	for _, other := range slices.Sorted(maps.Keys(p.namespaces)) {
+		n := p.namespaces[other]
 		if strings.HasPrefix(prefix, n.Prefix) || strings.HasPrefix(n.Prefix, prefix) {
 			return wrong(key, "%q and %q, the prefix of [namespace.%s], overlap, so one would see the locks of the other; "+
 				"end both with a slash, and put none below the other", prefix, n.Prefix, other)

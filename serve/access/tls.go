@@ -3,7 +3,6 @@ package access
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"sync/atomic"
 )
@@ -31,9 +30,9 @@ func LoadCertificates(files TLSFiles) (*Certificates, error) {
 	return c, nil
 }
 
-// Reload reads the files again. If one of them is bad, the listener keeps what it has.
-// Connections that exist are not touched, except that a client whose certificate has ended is
-// not admitted any more.
+// Reload reads the files again. If one of them is bad, the listener keeps what it has. Connections
+// that exist go on, but a client whose certificate the new authorities don't verify is not admitted
+// any more.
 func (c *Certificates) Reload() error {
 	config, err := c.files.load()
 	if err != nil {
@@ -50,10 +49,26 @@ func (c *Certificates) Config() *tls.Config {
 	return config
 }
 
-func (f TLSFiles) load() (*tls.Config, error) {
-	if f.Cert == "" || f.Key == "" {
-		return nil, errors.New("TLS needs a certificate and its key: give --tls-cert and --tls-key")
+// now returns what was loaded last; nil without TLS.
+func (c *Certificates) now() *tls.Config {
+	if c == nil {
+		return nil
 	}
+	return c.config.Load()
+}
+
+// verifies reports whether a configuration admits the chain of a client certificate.
+func verifies(config *tls.Config, chain []*x509.Certificate) bool {
+	between := x509.NewCertPool()
+	for _, cert := range chain[1:] {
+		between.AddCert(cert)
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: config.ClientCAs, Intermediates: between,
+		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	return err == nil
+}
+
+func (f TLSFiles) load() (*tls.Config, error) {
 	key, err := loadFile(f.Key, "the key of TLS", true)
 	if err != nil {
 		return nil, err

@@ -113,7 +113,6 @@ func TestBadTLSFiles(t *testing.T) {
 		files TLSFiles
 		want  string
 	}{
-		{"NoKey", TLSFiles{Cert: cert}, "--tls-key"},
 		{"Missing", TLSFiles{Cert: cert, Key: key + "x"}, key + "x"},
 		{"OtherKey", TLSFiles{Cert: cert, Key: filepath.Join(other, livetest.KeyFile)}, "private key does not match"},
 		{"EndlessCert", TLSFiles{Cert: "/dev/zero", Key: key}, "--tls-cert, /dev/zero, is larger than 4 MiB"},

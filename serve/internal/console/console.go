@@ -5,6 +5,7 @@
 package console
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"time"
 )
 
 //go:embed built
@@ -25,19 +27,10 @@ const Path = "/console/"
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// types are the content types of the files.
-func contentType(name string) string {
-	switch path.Ext(name) {
-	case ".html":
-		return "text/html; charset=utf-8"
-	case ".js":
-		return "text/javascript; charset=utf-8"
-	case ".css":
-		return "text/css; charset=utf-8"
-	case ".svg":
-		return "image/svg+xml"
-	}
-	return "application/octet-stream"
+// types are the content types of the files: those of package mime depend on the host.
+var types = map[string]string{
+	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
+	".svg": "image/svg+xml",
 }
 
 // Has reports whether a request is for the console: for its address, or for one of its files.
@@ -80,15 +73,8 @@ func Serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	sum := sha256.Sum256(file)
-	tag := `"` + hex.EncodeToString(sum[:8]) + `"`
 	h.Set("Cache-Control", "no-cache")
-	h.Set("ETag", tag)
-	h.Set("Content-Type", contentType(name))
-	if r.Header.Get("If-None-Match") == tag {
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	if r.Method == http.MethodGet {
-		_, _ = w.Write(file) // a client that has gone does not get it
-	}
+	h.Set("ETag", `"`+hex.EncodeToString(sum[:8])+`"`)
+	h.Set("Content-Type", types[path.Ext(name)])
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(file))
 }

@@ -15,7 +15,6 @@ import (
 
 // An Event is what happened to a lock between two snapshots.
 type Event struct {
-	Seq  uint64        // of the event, in its epoch
 	Kind string        // wire.EventAcquired, wire.EventReleased or wire.EventChanged
 	At   time.Time     // of the snapshot that showed it
 	Lock driver.Status // as the snapshot showed it; without holders and waiters, it is gone
@@ -75,17 +74,4 @@ func looksEqual(a, b driver.Status) bool {
 		}
 	}
 	return true
-}
-
-// sizeOf returns about how much memory a lock takes.
-func sizeOf(st driver.Status) int {
-	const each = 256 // with what the texts need beside their characters
-	size := each + len(st.Name)
-	for _, h := range st.Holders {
-		size += each + len(h.ID) + len(h.Holder.Host) + len(h.Holder.Label)
-	}
-	for _, w := range st.Waiters {
-		size += each + len(w.ID) + len(w.Holder.Host) + len(w.Holder.Label)
-	}
-	return size
 }

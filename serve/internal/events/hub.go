@@ -2,8 +2,8 @@ package events
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,18 +13,12 @@ import (
 )
 
 const (
-	// Kept is how many events a hub keeps for those who come back, or who are slow.
-	Kept = 8192
-
-	// KeptBytes is how much memory those events take: each has the waiters of its lock.
-	KeptBytes = 32 << 20
+	// maxShown bounds the events from one snapshot to the next, by how many holds and waiters their
+	// locks have in all: each tells of all of its lock. If there are more, listeners get the snapshot.
+	maxShown = 100_000
 
 	// MaxLocks is how many locks a hub compares. A snapshot of them is kept in memory.
 	MaxLocks = 100_000
-
-	// Linger is how long a hub goes on after the last listener has gone, so that one that comes
-	// back goes on where it was.
-	Linger = 15 * time.Second
 
 	// share is how much of the time a hub lists the store at most, as 1/share.
 	share = 10
@@ -46,7 +40,7 @@ type Hub struct {
 
 	mu        sync.Mutex
 	listeners int
-	poller    *poller // nil: nobody has listened for Linger
+	poller    *poller // nil: nobody listens
 }
 
 // NewHub returns a hub that lists the store once in each interval, or less often if that takes
@@ -56,37 +50,29 @@ func NewHub(source Source, interval time.Duration, start func(func()), stop <-ch
 	return &Hub{source: source, interval: interval, start: start, stop: stop}
 }
 
-// A poller lists the store from the first listener on until Linger after the last one. Its epoch
-// distinguishes its events from those of other pollers and replicas.
+// A poller lists the store from the first listener on until the last one has gone.
 type poller struct {
-	h     *Hub
-	epoch string
+	h *Hub
 
 	// These are guarded by the mu of the hub.
 	wake   chan struct{} // closed and replaced when something is new
 	locks  map[string]driver.Status
-	at     time.Time      // of the snapshot locks
-	err    error          // of the last listing; locks and at are older then
-	next   uint64         // the number of the next event
-	events []Event        // the last ones, at most Kept, and of KeptBytes
-	size   int            // of the events
-	heard  driver.Instant // when isOver last found that somebody listens
+	number int       // of the snapshot locks; 0: there is none
+	at     time.Time // of the snapshot
+	err    error     // of the last listing; the snapshot is older then
+	events []Event   // from the snapshot before
 }
 
 // A Listener reads the events of a hub. It is for one goroutine at a time.
 type Listener struct {
 	p    *poller
-	next uint64
 	wake <-chan struct{}
-	seen time.Time
+	seen int // the number of the last snapshot that it knows
 	err  error
-	lost bool // the next batch begins with a snapshot
 }
 
 // A Batch is what is new to a listener.
 type Batch struct {
-	Epoch  string
-	Last   uint64          // the number of the last event that it has seen now
 	At     time.Time       // of the snapshot that this was seen in
 	Reset  bool            // Locks is all that there is now, and what the listener knew before is void
 	Locks  []driver.Status // in the order of their names
@@ -94,23 +80,16 @@ type Batch struct {
 	Err    error           // the store could not be listed; nothing is newer than At
 }
 
-// Listen returns a listener that goes on behind the event last of an epoch, or with a snapshot if
-// that event is not kept. The listener must be closed.
-func (h *Hub) Listen(epoch string, last uint64) *Listener {
+// Listen returns a listener, which begins with a snapshot. It must be closed.
+func (h *Hub) Listen() *Listener {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.listeners++
-	p := h.poller
-	if p == nil {
-		p = &poller{h: h, epoch: rand.Text(), wake: make(chan struct{}), next: 1, heard: driver.Now()}
-		h.poller = p
-		h.start(p.run)
+	if h.poller == nil {
+		h.poller = &poller{h: h, wake: make(chan struct{})}
+		h.start(h.poller.run)
 	}
-	l := &Listener{p: p, next: last + 1, lost: true}
-	if epoch == p.epoch && p.hasLocked(l.next) {
-		l.lost = false
-	}
-	return l
+	return &Listener{p: h.poller}
 }
 
 // Close ends a listener.
@@ -141,37 +120,27 @@ func (l *Listener) look() (Batch, bool) {
 	p.h.mu.Lock()
 	defer p.h.mu.Unlock()
 	l.wake = p.wake
-	isNew := p.at.After(l.seen)
+	isNew := p.number > l.seen
 	fails := p.err != nil && p.err != l.err //nolint:errorlint // whether it is a new one
 	if !isNew && !fails {
 		return Batch{}, false
 	}
-	b := Batch{Epoch: p.epoch, Last: p.next - 1, At: p.at, Err: p.err}
-	l.err, l.seen = p.err, p.at
+	b := Batch{At: p.at, Err: p.err}
 	switch {
-	case p.locks == nil: // the store was never listed
-	case l.lost || !p.hasLocked(l.next):
-		b.Reset, l.lost = true, false
-		b.Locks = make([]driver.Status, 0, len(p.locks))
-		for _, st := range p.locks {
-			b.Locks = append(b.Locks, st)
-		}
+	case !isNew:
+	case l.seen > 0 && l.seen == p.number-1:
+		b.Events = p.events
 	default:
-		b.Events = slices.Clone(p.events[len(p.events)-int(p.next-l.next):])
+		b.Reset = true
+		b.Locks = slices.SortedFunc(maps.Values(p.locks),
+			func(a, b driver.Status) int { return strings.Compare(a.Name, b.Name) })
 	}
-	if p.locks != nil {
-		l.next = p.next
-	}
-	slices.SortFunc(b.Locks, func(a, b driver.Status) int { return strings.Compare(a.Name, b.Name) })
+	l.err, l.seen = p.err, p.number
 	return b, true
 }
 
-// hasLocked reports whether all events from the one with the number next on are kept.
-func (p *poller) hasLocked(next uint64) bool {
-	return next <= p.next && p.next-next <= uint64(len(p.events))
-}
-
-// run lists the store until nobody has listened for Linger, or the hub ends.
+// run lists the store until nobody listens, or the hub ends. The pause comes first: listeners who
+// come and go do not make the hub list the store more often.
 func (p *poller) run() {
 	for {
 		began := driver.Now()
@@ -198,16 +167,11 @@ func (p *poller) wait(d time.Duration) bool {
 	}
 }
 
-// isOver reports whether nobody has listened for Linger. The next listener gets another poller
-// then.
+// isOver reports whether nobody listens. The next listener gets another poller then.
 func (p *poller) isOver() bool {
 	p.h.mu.Lock()
 	defer p.h.mu.Unlock()
-	now := driver.Now()
 	if p.h.listeners > 0 {
-		p.heard = now
-	}
-	if now.Sub(p.heard) < Linger {
 		return false
 	}
 	p.h.poller = nil
@@ -221,7 +185,7 @@ func (p *poller) poll() error {
 	p.h.mu.Lock()
 	defer p.h.mu.Unlock()
 	if p.err = err; err == nil {
-		p.keepLocked(locks, at)
+		p.compareLocked(locks, at)
 		p.locks, p.at = locks, at
 	}
 	close(p.wake)
@@ -244,17 +208,18 @@ func (p *poller) list() (map[string]driver.Status, error) {
 	return locks, errors.Join(err, ctx.Err())
 }
 
-// keepLocked keeps the events between the last snapshot and this one.
-func (p *poller) keepLocked(locks map[string]driver.Status, at time.Time) {
-	if p.locks == nil {
-		return // what there is at first is no event
-	}
+// compareLocked notes the events between the last snapshot and this one.
+func (p *poller) compareLocked(locks map[string]driver.Status, at time.Time) {
+	p.number++
+	p.events = nil // not reused: listeners have it
+	shown := 0
 	add := func(name string, before, after driver.Status) {
 		after.Name = name
 		diff(before, after, func(kind string, hold driver.Holding) {
-			p.events = append(p.events, Event{Seq: p.next, Kind: kind, At: at, Lock: after, Hold: hold})
-			p.size += sizeOf(after)
-			p.next++
+			shown += 1 + len(after.Holders) + len(after.Waiters)
+			if shown <= maxShown {
+				p.events = append(p.events, Event{Kind: kind, At: at, Lock: after, Hold: hold})
+			}
 		})
 	}
 	for name, before := range p.locks {
@@ -265,9 +230,8 @@ func (p *poller) keepLocked(locks map[string]driver.Status, at time.Time) {
 	for name, after := range locks {
 		add(name, p.locks[name], after)
 	}
-	n := 0
-	for ; len(p.events)-n > Kept || p.size > KeptBytes; n++ {
-		p.size -= sizeOf(p.events[n].Lock)
+	if shown > maxShown {
+		p.events = nil
+		p.number++ // so nobody knows the snapshot before
 	}
-	p.events = slices.Delete(p.events, 0, n)
 }

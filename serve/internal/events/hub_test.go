@@ -122,7 +122,7 @@ func TestEvents(t *testing.T) {
 				for _, st := range tt.before {
 					f.put(st)
 				}
-				l := h.Listen("", 0)
+				l := h.Listen()
 				defer l.Close()
 				next(t, l)
 				for _, st := range tt.before {
@@ -146,10 +146,10 @@ func TestNobodyListens(t *testing.T) {
 		if got := f.listed(); got != 0 {
 			t.Errorf("the store was listed %d times before somebody listened, want 0", got)
 		}
-		l := h.Listen("", 0)
+		l := h.Listen()
 		next(t, l)
 		l.Close()
-		time.Sleep(2 * Linger)
+		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		before := f.listed()
 		time.Sleep(time.Minute)
@@ -162,7 +162,7 @@ func TestNobodyListens(t *testing.T) {
 // TestSlowStore checks that a store whose list takes long is listed a tenth of the time.
 func TestSlowStore(t *testing.T) {
 	bubble(t, 500*time.Millisecond, func(t *testing.T, f *fakeStore, h *Hub) {
-		l := h.Listen("", 0)
+		l := h.Listen()
 		defer l.Close()
 		time.Sleep(50 * time.Second)
 		if got := f.listed(); got > 10 || got < 9 {
@@ -175,7 +175,7 @@ func TestSlowStore(t *testing.T) {
 func TestHungStore(t *testing.T) {
 	bubble(t, driver.AnswerTimeout, func(t *testing.T, f *fakeStore, h *Hub) {
 		f.fail(driver.ErrUnavailable)
-		l := h.Listen("", 0)
+		l := h.Listen()
 		defer l.Close()
 		next(t, l)
 		f.fail(nil)
@@ -191,7 +191,7 @@ func TestHungStore(t *testing.T) {
 func TestManyListeners(t *testing.T) {
 	bubble(t, 0, func(t *testing.T, f *fakeStore, h *Hub) {
 		for range 100 {
-			l := h.Listen("", 0)
+			l := h.Listen()
 			defer l.Close()
 		}
 		time.Sleep(10*time.Second + time.Millisecond)
@@ -201,60 +201,26 @@ func TestManyListeners(t *testing.T) {
 	})
 }
 
-// TestResume checks where a listener goes on that comes back.
-func TestResume(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, f *fakeStore, h *Hub) {
-		f.put(held("a", 1))
-		l := h.Listen("", 0)
-		first := next(t, l)
-		l.Close()
-		f.put(held("b", 2))
-		time.Sleep(Linger / 2)
-
-		back := h.Listen(first.Epoch, first.Last)
-		got := ""
-		for got == "" {
-			b := next(t, back)
-			if b.Reset {
-				t.Fatal("a listener that came back got a reset, want events")
-			}
-			got = text(b)
-		}
-		if want := "acquired b 2; "; got != want {
-			t.Errorf("events = %q, want %q", got, want)
-		}
-		back.Close()
-
-		for _, tt := range []struct {
-			name  string
-			epoch string
-			last  uint64
-		}{{"OtherEpoch", "other", first.Last}, {"Future", first.Epoch, 1000}} {
-			l := h.Listen(tt.epoch, tt.last)
-			if got, want := text(next(t, l)), "reset a b"; got != want {
-				t.Errorf("%s: %q, want %q", tt.name, got, want)
-			}
-			l.Close()
-		}
-	})
-}
-
-// TestOverrun checks that a listener which is too slow gets a snapshot, and that the memory for
-// events is bounded.
+// TestOverrun checks that a listener which is too slow gets a snapshot, as do all if there are more
+// events than are kept: each event has all waiters of its lock.
 func TestOverrun(t *testing.T) {
 	bubble(t, 0, func(t *testing.T, f *fakeStore, h *Hub) {
-		l := h.Listen("", 0)
+		l := h.Listen()
 		defer l.Close()
 		next(t, l)
-		for i := range Kept + 1 {
-			f.put(held(fmt.Sprintf("%05d", i), uint64(i+1)))
+		f.put(held("a", 1))
+		time.Sleep(3500 * time.Millisecond) // between two lists
+		if got, want := text(next(t, l)), "reset a"; got != want {
+			t.Errorf("after several lists: %q, want %q", got, want)
 		}
-		b := next(t, l)
-		if !b.Reset || len(b.Locks) != Kept+1 || len(b.Events) != 0 {
-			t.Errorf("after %d events: reset %v, %d locks, %d events; want a snapshot", Kept+1, b.Reset, len(b.Locks), len(b.Events))
+		waiters := make([]string, maxShown/2+1)
+		f.put(held("a", 1, waiters...))
+		if got, want := text(next(t, l)), "changed a 0; "; got != want {
+			t.Errorf("one event = %q, want %q", got, want)
 		}
-		if got := len(h.poller.events); got > Kept {
-			t.Errorf("%d events are kept, want %d at most", got, Kept)
+		f.put(held("a", 2, waiters...))
+		if got, want := text(next(t, l)), "reset a"; got != want || len(h.poller.events) > 0 {
+			t.Errorf("two large events = %q, and %d are kept; want %q", got, len(h.poller.events), want)
 		}
 	})
 }
@@ -263,7 +229,7 @@ func TestOverrun(t *testing.T) {
 func TestOutage(t *testing.T) {
 	bubble(t, 0, func(t *testing.T, f *fakeStore, h *Hub) {
 		f.put(held("a", 1))
-		l := h.Listen("", 0)
+		l := h.Listen()
 		defer l.Close()
 		first := next(t, l)
 		down := errors.New("down")
@@ -276,28 +242,6 @@ func TestOutage(t *testing.T) {
 		f.fail(nil)
 		if b := next(t, l); b.Err != nil || text(b) != "" {
 			t.Errorf("after the outage: %v %q, want nothing", b.Err, text(b))
-		}
-	})
-}
-
-// TestMemoryOfEvents checks that a long queue which moves does not fill the memory: each event has
-// all waiters of its lock.
-func TestMemoryOfEvents(t *testing.T) {
-	bubble(t, 0, func(t *testing.T, f *fakeStore, h *Hub) {
-		l := h.Listen("", 0)
-		defer l.Close()
-		next(t, l)
-		waiters := make([]string, 1000)
-		for i := range 500 {
-			f.put(held("a", uint64(i+1), waiters...))
-			next(t, l)
-		}
-		kept := 0
-		for _, e := range h.poller.events {
-			kept += len(e.Lock.Waiters)
-		}
-		if most := KeptBytes / 256; kept > most || kept == 0 {
-			t.Errorf("the events have %d waiters, want %d at most, and some", kept, most)
 		}
 	})
 }

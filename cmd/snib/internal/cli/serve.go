@@ -88,7 +88,6 @@ func (c *serveCommand) serve(ctx context.Context, s *backend.Store, reloads <-ch
 	if err != nil {
 		return err
 	}
-	defer access.audit.Close() //nolint:errcheck // each line was written at once
 	metrics, err := newServeMetrics(s.Driver.Info().Backend)
 	if err != nil {
 		return err

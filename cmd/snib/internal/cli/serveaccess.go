@@ -85,7 +85,7 @@ func (f *accessFlags) open(stderr io.Writer) (*serviceAccess, error) {
 		return s, nil
 	}
 	var err error
-	s.policy, err = access.Load(f.policy, s.audit)
+	s.policy, err = access.Load(f.policy, s.certs, s.audit)
 	if err != nil {
 		return nil, failf(exitConfig, "%v", err)
 	}

@@ -253,6 +253,10 @@ func (w *clientWorld) loseAnswers() {
 	w.proxies[0].LoseAnswers(1, livetest.ThenClose, wire.PathRelease)
 	a.does("release")
 	b.does("try")
+	w.proxies[0].LoseAnswers(1, livetest.ThenClose, wire.PathRelease)
+	w.proxies[1].LoseAnswers(1, livetest.ThenClose, wire.PathRelease)
+	b.fails("release", "Unavailable")
+	b.does("release")
 }
 
 func (w *clientWorld) pauseClient() {

@@ -110,7 +110,7 @@ func TestBreak(t *testing.T) {
 func TestBreakSeen(t *testing.T) {
 	s := startService(t, nil, nil)
 	first := s.client("first").hold("a")
-	p := open(t, s.url()+"#/lock/a", 1440, 900, "409")
+	p := open(t, s.url()+"#/lock/a", 1440, 900, "410")
 	p.askToBreak("a")
 	free(t, first)
 	second := s.client("second").hold("a")
@@ -210,7 +210,7 @@ func TestRights(t *testing.T) {
 	if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	rules, err := access.Load(policy, access.NewAuditLog(io.Discard))
+	rules, err := access.Load(policy, nil, access.NewAuditLog(io.Discard))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -136,7 +136,7 @@ function Break({ name, hold, isAlone, close }: { name: string; hold: Holder; isA
     } catch (err) {
       const f = err as Failure;
       setState("asking");
-      setProblem(f.status === 403 ? "You may not break this lock: " + f.message : f.status === 409 ? "Nothing was ended: " + f.message
+      setProblem(f.status === 403 ? "You may not break this lock: " + f.message : f.status === 410 ? "Nothing was ended: " + f.message
         : f.status === 0 ? "No answer came. The hold may have ended or not: look before you try again." : f.message);
     }
   };

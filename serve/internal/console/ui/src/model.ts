@@ -27,7 +27,6 @@ export class Model {
   private listeners = new Set<() => void>();
   private scheduled = false;
   private isSorted = true;
-  private id = "";
   private stop = new AbortController();
 
   subscribe(f: () => void): () => void {
@@ -60,7 +59,6 @@ export class Model {
     this.stop.abort();
     this.stop = new AbortController();
     if (forget) {
-      this.id = "";
       this.locks.clear();
       this.spans = [];
       this.open.clear();
@@ -95,8 +93,7 @@ export class Model {
     let timer = setTimeout(end, silence);
     const began = Date.now();
     try {
-      const after = this.id ? "?after=" + encodeURIComponent(this.id) : "";
-      const answer = await request("v1/events" + after, { signal: link.signal });
+      const answer = await request("v1/events", { signal: link.signal });
       this.ahead = Date.now() - (Date.parse(answer.headers.get("Date") ?? "") || Date.now());
       const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
       let rest = "";
@@ -125,7 +122,6 @@ export class Model {
   // take takes an event in. Next has the locks of a snapshot that is under way.
   private take(e: StreamEvent, next?: Map<string, Seen>): Map<string, Seen> | undefined {
     const now = Math.min(Date.now(), e.at ? Date.parse(e.at) + this.ahead : Infinity);
-    if (e.id) this.id = e.id;
     switch (e.type) {
       case "reset":
         return new Map();

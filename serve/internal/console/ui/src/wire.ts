@@ -18,7 +18,7 @@ export interface Waiter extends Process { shared?: boolean; waited_ms: number }
 
 export interface Lock { name: string; mode: string; slots?: number; holders: Holder[]; waiters: Waiter[] }
 
-export interface StreamEvent { type: string; id?: string; at?: string; lock?: Lock; holder?: Holder }
+export interface StreamEvent { type: string; at?: string; lock?: Lock; holder?: Holder }
 
 export interface Store {
   api: string; program: string; id?: string; backend: string; fencing: string; shared: boolean; slots: boolean;
