@@ -237,10 +237,10 @@ func (a *app) unlock(ctx context.Context, s *backend.Store, name, id string) err
 		}
 	}
 	byKeeper := false
-	if os.Getenv(keepersVar) != "" {
+	if hasKeeper(id) { // otherwise the right to look is not needed
 		st, err := s.Status(ctx, name)
 		if err != nil {
-			return err
+			return fmt.Errorf("to end its keeper, snib has to read the lock: %w", err)
 		}
 		byKeeper = endKeeper(st, id)
 	}
