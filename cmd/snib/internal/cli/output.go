@@ -103,7 +103,7 @@ type resultWriter struct {
 func (w *resultWriter) Write(p []byte) (int, error) {
 	n, err := w.out.Write(p)
 	if err != nil {
-		w.err = cmp.Or(w.err, failf(exitOutput, "the result can't be printed: %w", err))
+		w.err = cmp.Or(w.err, failf(exitOutput, "the result can't be written: %w", err))
 	}
 	return n, w.err
 }
