@@ -57,7 +57,7 @@ func (g File) Open(ctx context.Context, hold Hold) (*FileHandle, error) {
 	marks := markFile{path: path + ".fence", lock: m.Lock, mode: cmp.Or(g.MarkMode, 0o600)}
 	initial := marks
 	initial.checkNew = func() error { return g.checkNew(path) }
-	if err = initial.do(ctx, m, nil); err != nil {
+	if err = initial.do(ctx, m, func(context.Context) error { return nil }); err != nil {
 		return nil, err
 	}
 	marks.checkNew = func() error {
@@ -125,8 +125,11 @@ func (h *FileHandle) Write(ctx context.Context, data []byte) error {
 
 // Replace replaces the file's contents by what write writes: completely and durably, or not at
 // all if there is an error. Readers see the old file or the new one. The file keeps its
-// permissions; a new file gets [File.Mode]. The function write runs before it is certain that
-// the hold is still the last one, and while others are let in, so it may take its time.
+// permissions, and its owner and group as far as this process may set them; another group gets
+// only the rights that others have. A new file gets [File.Mode]. The function write runs before it
+// is certain that the hold is still the last one, and while others are let in, so it may take its
+// time. If the process is killed meanwhile, what it wrote stays beside the file, as ".NAME." and a
+// number: remove it if no process writes it.
 func (h *FileHandle) Replace(ctx context.Context, write func(io.Writer) error) (err error) {
 	temp, err := os.CreateTemp(filepath.Dir(h.path), "."+filepath.Base(h.path)+".*")
 	if err != nil {
@@ -150,7 +153,7 @@ func (h *FileHandle) Replace(ctx context.Context, write func(io.Writer) error) (
 		case err == nil && !old.Mode().IsRegular():
 			return driver.Invalidf("file: %s is not a regular file any more", h.path)
 		case err == nil:
-			mode = old.Mode().Perm()
+			mode = keepOwner(temp, old)
 		}
 		if err := temp.Chmod(mode); err != nil {
 			return err
@@ -212,9 +215,6 @@ func (f markFile) do(ctx context.Context, m Mark, fn func(context.Context) error
 		if err = f.write(file, 1-slot, m); err != nil {
 			return err
 		}
-	}
-	if fn == nil {
-		return nil
 	}
 	return fn(ctx)
 }
@@ -326,8 +326,5 @@ func (f markFile) write(file *os.File, slot int, m Mark) error {
 	if _, err := file.WriteAt(text, int64(slot)*slotSize); err != nil {
 		return err
 	}
-	if err := file.Sync(); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(f.path))
+	return cmp.Or(file.Sync(), syncDir(filepath.Dir(f.path)))
 }

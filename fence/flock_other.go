@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 )
 
@@ -14,3 +15,5 @@ const noFollow = 0
 func flock(context.Context, *os.File) error {
 	return fmt.Errorf("fence: files can't be guarded on this system: %w", errors.ErrUnsupported)
 }
+
+func keepOwner(_ *os.File, old fs.FileInfo) fs.FileMode { return old.Mode().Perm() }

@@ -5,6 +5,7 @@ package fence
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"syscall"
 	"time"
@@ -29,4 +30,14 @@ func flock(ctx context.Context, file *os.File) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// keepOwner gives file the owner and the group of old, as far as the system allows it, and returns
+// the permissions for it: those of old, but a group that is another one counts among others.
+func keepOwner(file *os.File, old fs.FileInfo) fs.FileMode {
+	mode, was := old.Mode().Perm(), old.Sys().(*syscall.Stat_t)
+	if file.Chown(int(was.Uid), int(was.Gid)) != nil && file.Chown(-1, int(was.Gid)) != nil {
+		mode = mode&^0o070 | mode&0o007<<3
+	}
+	return mode
 }

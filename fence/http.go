@@ -100,11 +100,7 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if staysWithHost(r) {
 		r.Header.Set(Header, m.Header())
 	}
-	base := t.Base
-	if base == nil {
-		base = http.DefaultTransport
-	}
-	return base.RoundTrip(r)
+	return cmp.Or(t.Base, http.DefaultTransport).RoundTrip(r)
 }
 
 // staysWithHost reports whether a request goes to the host of the first request in a series of
@@ -299,8 +295,7 @@ func (s Server) readBody(w http.ResponseWriter, r *http.Request) (status int, er
 // the guard, whose errors may not say that it is over. If served is true, next has answered
 // already.
 func (s Server) refuse(w http.ResponseWriter, r *http.Request, m Mark, err error, served bool) {
-	var refused *RefusedError
-	isRefusal := errors.As(err, &refused)
+	refused, isRefusal := errors.AsType[*RefusedError](err)
 	if s.Log != nil && (!isRefusal || errors.Is(err, ErrConflict)) {
 		s.Log.ErrorContext(r.Context(), "fence", "lock", m.Lock, "token", m.Token, "error", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/sniblock/snib/driver"
 )
@@ -38,22 +39,13 @@ func (m Mark) Check() error {
 		return driver.Invalidf("hold of %q: it has no fencing token, because the backend has none", m.Lock)
 	case m.Token > math.MaxInt64:
 		return driver.Invalidf("hold of %q: fencing token %d is above 2^63-1, which databases can't store", m.Lock, m.Token)
-	case len(m.Owner) != ownerDigits || !isHex(m.Owner):
+	case len(m.Owner) != ownerDigits || strings.Trim(m.Owner, "0123456789abcdef") != "":
 		return driver.Invalidf("mark of %q: the owner has to be %d hexadecimal digits", m.Lock, ownerDigits)
 	}
 	return driver.CheckName(m.Lock)
 }
 
 const ownerDigits = 32
-
-func isHex(s string) bool {
-	for _, c := range []byte(s) {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
-}
 
 // After is the rule by which a resource decides: it lets a hold in if its token is greater than
 // the last one's, or if it is the last hold itself. Otherwise the error is a *[RefusedError].

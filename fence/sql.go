@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -68,12 +69,7 @@ type SQL struct {
 	Table   string // "snib_fence" if empty; may be qualified by a schema and a dot
 }
 
-func (g SQL) table() string {
-	if g.Table == "" {
-		return "snib_fence"
-	}
-	return g.Table
-}
+func (g SQL) table() string { return cmp.Or(g.Table, "snib_fence") }
 
 func (g SQL) check() error {
 	if err := g.Dialect.check(); err != nil {

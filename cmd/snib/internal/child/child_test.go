@@ -177,6 +177,33 @@ func TestLeaveInBackground(t *testing.T) {
 	}
 }
 
+// TestAliveWhileForking runs a program that always lives, but each of its processes only until it
+// has started the next one. Another process was below us before.
+func TestAliveWhileForking(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("elsewhere, the group has them all")
+	}
+	before := startProgram("sleep", filepath.Join(t.TempDir(), "before"))
+	stop := filepath.Join(t.TempDir(), "stop")
+	c, err := Start(Program{Path: "/bin/sh", Args: []string{"sh", "-c", `sh -c "$f" "$0"`, stop},
+		Env: []string{`f=[ -e "$0" ] || sh -c "$f" "$0" &`}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitEnd(t, c)
+	for i := range 50 {
+		if !c.Alive() {
+			t.Errorf("Alive = false in call %d, while the program lives", i)
+			break
+		}
+	}
+	publish(stop, 0)
+	_ = before.Process.Kill() // it lives
+	if !c.Vanish(livetest.Patience) {
+		t.Error("a process is left")
+	}
+}
+
 // TestGone asks for a process that has ended: on Linux before it is collected, and then after.
 func TestGone(t *testing.T) {
 	cmd := startProgram("exit", "")

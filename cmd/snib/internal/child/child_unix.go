@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,7 @@ type Child struct {
 
 	before    []int         // what was below us before the program
 	childless chan struct{} // closed when we have no child any more
+	changes   atomic.Uint64 // of the state of any child, such as its end
 }
 
 // A process is one that the program started, itself or through others.
@@ -77,6 +79,7 @@ func (c *Child) run(p Program, started chan<- error) {
 	for ended := false; ; {
 		e := Event{}
 		changed, err := syscall.Wait4(waitTarget(pid), &e.Status, syscall.WUNTRACED|syscall.WCONTINUED, nil)
+		c.changes.Add(1)
 		switch {
 		case errors.Is(err, syscall.EINTR) || err == nil && changed != pid:
 		case ended:

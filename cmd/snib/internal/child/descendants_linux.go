@@ -42,7 +42,15 @@ func (c *Child) Alive() bool {
 		return false
 	default:
 	}
-	return len(c.before) == 0 || len(descendants(os.Getpid(), c.before)) > 0
+	// A look misses a process whose parent ends meanwhile. Then a child of ours, this parent or one
+	// above it, was collected during the look, and before the next one misses it, that was counted.
+	changes := c.changes.Load()
+	for range 2 {
+		if len(c.before) == 0 || len(descendants(os.Getpid(), c.before)) > 0 {
+			return true
+		}
+	}
+	return c.changes.Load() != changes
 }
 
 // outside returns the processes that the program started and that have left its process group.
@@ -51,8 +59,8 @@ func (c *Child) outside() []process {
 	return slices.DeleteFunc(all, func(p process) bool { return p.group == c.pid })
 }
 
-// descendants returns the living processes below root, without those of except and what is below
-// them. It may miss one whose parent ends meanwhile.
+// descendants returns the processes below root, also those that have ended and are not collected
+// yet, without those of except and what is below them. It may miss one whose parent ends meanwhile.
 func descendants(root int, except []int) (found []process) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -66,10 +74,10 @@ func descendants(root int, except []int) (found []process) {
 		}
 		text, _ := os.ReadFile("/proc/" + e.Name() + "/stat") // none if it has ended
 		// The line is: pid (name) state ppid pgrp session … The name may contain any character.
-		var state string
+		var state string // not used
 		p := process{pid: pid}
 		line := string(text[strings.LastIndexByte(string(text), ')')+1:])
-		if n, _ := fmt.Sscan(line, &state, &p.parent, &p.group, &p.session); n == 4 && state != "Z" && state != "X" {
+		if n, _ := fmt.Sscan(line, &state, &p.parent, &p.group, &p.session); n == 4 {
 			children[p.parent] = append(children[p.parent], p)
 		}
 	}

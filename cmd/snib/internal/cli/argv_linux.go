@@ -23,14 +23,8 @@ func hideSecrets(args []string) []string {
 		} else if i > 0 && own[i-1] == idFlag {
 			secrets = append(secrets, [2]int{0, len(arg)})
 		}
-		for _, at := range secrets {
-			// On Linux the strings of os.Args are in the memory that the kernel set up, which
-			// ps reads.
-			b := unsafe.Slice(unsafe.StringData(arg), len(arg))
-			for j := at[0]; j < at[1]; j++ {
-				b[j] = 'x'
-			}
-		}
+		// On Linux the strings of os.Args are in the memory that the kernel set up, which ps reads.
+		overwrite(unsafe.Slice(unsafe.StringData(arg), len(arg)), secrets)
 	}
 	return own
 }

@@ -70,7 +70,7 @@ func Main(args []string) (code int) {
 // messagef prints one line for the user on standard error, even with --quiet.
 func (a *app) messagef(format string, args ...any) {
 	// If standard error is closed, the user can't be told.
-	_, _ = fmt.Fprintf(a.err, "snib: %s\n", oneLine(fmt.Sprintf(format, args...)))
+	_, _ = fmt.Fprintf(a.err, "snib: %s\n", oneLine(a.hidePasswords(fmt.Sprintf(format, args...))))
 }
 
 // infof prints a line unless --quiet is set.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -128,6 +129,28 @@ func (a *app) configFindings() []backend.Finding {
 		return []backend.Finding{f}
 	}
 	return nil
+}
+
+// overwrite overwrites parts of a text, each given by its begin and its end.
+func overwrite(text []byte, parts [][2]int) {
+	for _, at := range parts {
+		for i := at[0]; i < at[1]; i++ {
+			text[i] = 'x'
+		}
+	}
+}
+
+// hidePasswords overwrites the passwords in the arguments that a message repeats, quoted or not.
+func (a *app) hidePasswords(text string) string {
+	for _, arg := range a.args {
+		if secrets := findPasswords(arg); secrets != nil {
+			hidden, begin := []byte(arg), strings.Index(arg, "://")
+			overwrite(hidden, secrets)
+			quoted := strings.Trim(strconv.Quote(arg[begin:]), `"`)
+			text = strings.NewReplacer(arg[begin:], string(hidden[begin:]), quoted, string(hidden[begin:])).Replace(text)
+		}
+	}
+	return text
 }
 
 // findPasswords returns the begin and the end of each password in an argument that is or

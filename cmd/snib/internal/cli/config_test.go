@@ -54,11 +54,7 @@ func TestPasswords(t *testing.T) {
 	}
 	for _, tt := range tests {
 		b := []byte(tt.arg)
-		for _, at := range findPasswords(tt.arg) {
-			for i := at[0]; i < at[1]; i++ {
-				b[i] = 'x'
-			}
-		}
+		overwrite(b, findPasswords(tt.arg))
 		if got := string(b); got != tt.want {
 			t.Errorf("without its passwords %s is %s, want %s", tt.arg, got, tt.want)
 		}

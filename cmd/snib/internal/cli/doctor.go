@@ -48,7 +48,7 @@ func (a *app) setStoreURL(args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	if a.url != "" {
+	if a.urlFlag.Changed {
 		return usagef("the store is named twice: by --url, and as an argument")
 	}
 	if a.url = args[0]; a.url == "" {

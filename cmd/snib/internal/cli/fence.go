@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -73,13 +74,21 @@ func (a *app) fence(ctx context.Context, guard fence.File, argv []string) error 
 		return fenceError(ctx, file, err)
 	}
 	err = h.Replace(ctx, func(w io.Writer) error {
-		cmd := exec.CommandContext(ctx, path)
-		// A pipe, and not the file itself: what the command leaves behind would write to it later.
-		pipe := struct{ io.Writer }{w}
-		cmd.Args, cmd.Stdin, cmd.Stdout, cmd.Stderr = argv, bytes.NewReader(old), pipe, a.err
-		cmd.Cancel = func() error { return askToEnd(cmd.Process) }
-		cmd.WaitDelay = 5 * time.Second
-		return commandError(cmd.Run())
+		// Behind a pipe: what the command leaves behind would write to the file itself later.
+		out := &resultWriter{out: w}
+		var cmd *exec.Cmd
+		err := startProgram(path, argv, func(path string, argv []string) error {
+			cmd = exec.CommandContext(ctx, path)
+			cmd.Path, cmd.Args, cmd.Err = path, argv, nil // lookUp has found it
+			cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(old), out, a.err
+			cmd.Cancel = func() error { return askToEnd(cmd.Process) }
+			cmd.WaitDelay = 5 * time.Second
+			return cmd.Start()
+		})
+		if err == nil {
+			err = commandError(cmd.Wait())
+		}
+		return cmp.Or(out.err, err) // on a full disk, the command dies of SIGPIPE
 	})
 	if err != nil {
 		return fenceError(ctx, file, err)

@@ -50,7 +50,7 @@ func (a *app) audit(s *backend.Store, what, done string, err error, attrs ...slo
 	}
 	line := slog.NewRecord(time.Now(), slog.LevelWarn, what, 0)
 	line.AddAttrs(all...)
-	if err := slog.NewJSONHandler(a.err, nil).Handle(context.Background(), line); err != nil {
+	if err := slog.NewJSONHandler(jsonWriter{a.err}, nil).Handle(context.Background(), line); err != nil {
 		a.unaudited = failf(exitOutput, "the audit line can't be printed: %w", err)
 	}
 }

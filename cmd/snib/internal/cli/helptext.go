@@ -88,8 +88,8 @@ const exitNotes = `  own  the command's own code: it ran, and the lock was held 
   77   not allowed
   78   bad configuration: the store's URL, its file, its server, the kind of
        the lock, or the store has no such locks (--slots, --shared)
-  79   run: the lock was lost while the command ran, and snib ended the command
-       if that had not ended by itself; unlock, lock --id: the hold was over, and
+  79   run: the lock was lost, and snib did not start the command, or ended it
+       if it had not ended by itself; hold, lock, unlock: the hold was over, and
        somebody else may have held the lock; fence: a later hold has used FILE
   124  --timeout is over
   126  the command can't be run

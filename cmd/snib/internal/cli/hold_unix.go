@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,8 +23,7 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// keeperVar tells a process that it is the keeper that "snib hold" has started. Its value is the
-// pid of the latter.
+// keeperVar tells a process that it is the keeper that "snib hold" has started.
 const keeperVar = "SNIB_HOLD_PARENT"
 
 // A holdCommand is one call of "snib hold". It starts itself again as the keeper: a process in the
@@ -73,7 +73,7 @@ func (h *holdCommand) hold(cmd *cobra.Command, name string) error {
 	if h.script, err = child.Watch(h.pid); err != nil {
 		return usagef("--pid %d: there is no such process; in a shell script give $$", h.pid)
 	}
-	if os.Getenv(keeperVar) == strconv.Itoa(os.Getppid()) {
+	if _, isKeeper := os.LookupEnv(keeperVar); isKeeper {
 		return h.keep(cmd.Context())
 	}
 	return h.startKeeper()
@@ -88,9 +88,11 @@ func (h *holdCommand) startKeeper() error {
 	}
 	keeper := exec.Command(self, h.args...)
 	keeper.Args[0] = os.Args[0]
-	keeper.Env = environ(keeperVar + "=" + strconv.Itoa(os.Getpid()))
-	if !sameFile(os.Stdout, os.Stderr) { // whoever reads our output waits until nobody can write it
-		keeper.Stderr = os.Stderr
+	keeper.Env = environ(keeperVar + "=1")
+	keeper.Stderr = os.Stderr
+	said := new(bytes.Buffer)
+	if sameFile(os.Stdout, os.Stderr) { // whoever reads our output waits until nobody can write it
+		keeper.Stderr = said
 	}
 	child.Detach(keeper)
 	if _, err := keeper.StdinPipe(); err != nil { // its end tells the keeper of ours
@@ -112,6 +114,7 @@ func (h *holdCommand) startKeeper() error {
 		return err
 	}
 	err = keeper.Wait()
+	_, _ = os.Stderr.Write(said.Bytes()) // if it is closed, the user can't be told
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Exited() {
 		return silentExit(exit.ExitCode()) // it has said why
 	}
@@ -210,6 +213,11 @@ func (h *holdCommand) endScript(format string, args ...any) {
 
 // keeperEntry returns what keepersVar has for a hold.
 func keeperEntry(pid int, id string) string { return fmt.Sprintf("%d:%s", pid, driver.Digest(id)) }
+
+// hasKeeper reports whether the keeper of the hold with an id may live.
+func hasKeeper(id string) bool {
+	return slices.ContainsFunc(livingKeepers(), func(entry string) bool { return strings.HasSuffix(entry, ":"+driver.Digest(id)) })
+}
 
 // livingKeepers returns what keepersVar has, without the keepers that have ended.
 func livingKeepers() []string {

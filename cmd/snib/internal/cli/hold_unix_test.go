@@ -4,11 +4,14 @@ package cli
 
 import (
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/cmd/snib/internal/backend"
 	"github.com/sniblock/snib/cmd/snib/internal/child"
 	"github.com/sniblock/snib/memlock"
 )
@@ -43,5 +46,31 @@ func TestKeeperOutlastsTERM(t *testing.T) {
 	}
 	if got := <-code; got != exitOK {
 		t.Errorf("after %v it ended with %d, want %d", endSignal, got, exitOK)
+	}
+}
+
+// TestNoStartAfterLoss checks that neither a command nor a script begins under a hold that has
+// ended since its grant, because this process stood still.
+func TestNoStartAfterLoss(t *testing.T) {
+	file, out := filepath.Join(t.TempDir(), "ran"), new(strings.Builder)
+	r := &runCommand{app: &app{out: out}, sigs: make(chan os.Signal, 1), name: "x", names: []string{"x"}, argv: []string{"sh", "-c", "echo >" + file},
+		ttl: &duration{value: time.Hour}, killAfter: &duration{}, maxHold: &duration{}, timeout: &duration{}}
+	store := &backend.Store{Driver: memlock.New()}
+	locker, _ := snib.New(store, snib.TTL(time.Hour), snib.MaxHold(time.Millisecond))
+	defer locker.Close()
+	lock, err := locker.Acquire(t.Context(), "x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-lock.Context().Done()
+	g, err := r.start(store, holds{lock}, "/bin/sh", nil)
+	if err == nil {
+		<-g.child.Events()
+	}
+	if _, none := os.Stat(file); none == nil || exitCode(err) != exitLost || !strings.HasPrefix(message(err), "lost x: ") {
+		t.Errorf("start = %v, and for the file of the command %v; want the loss, and no file", err, none)
+	}
+	if err := r.printHold("shell", lock, time.Hour, ""); exitCode(err) != exitLost || out.Len() > 0 {
+		t.Errorf("printHold = %v, and it printed %q; want the loss, and nothing", err, out)
 	}
 }

@@ -20,5 +20,7 @@ func (a *app) newHoldCommand() *cobra.Command {
 	}
 }
 
-// endKeeper returns false: only snib hold starts keepers.
+// hasKeeper and endKeeper return false: only snib hold starts keepers.
+func hasKeeper(string) bool { return false }
+
 func endKeeper(driver.Status, string) bool { return false }

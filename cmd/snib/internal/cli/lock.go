@@ -178,8 +178,12 @@ func checkTTL(info driver.Info, ttl time.Duration) error {
 	return nil
 }
 
-// printHold prints what a script needs to know of its hold. keepers is for keepersVar; "" for none.
+// printHold prints what a script needs to know of its hold, unless that is over: this process may
+// have stood still since the grant. keepers is for keepersVar; "" for none.
 func (a *app) printHold(output string, lock *snib.Lock, ttl time.Duration, keepers string) error {
+	if lock.Validity() <= 0 {
+		return failf(exitLost, "lost %s: its lease was over before the script could learn of it", printable(lock.Name()))
+	}
 	name, id, token := lock.Name(), lock.ID(), lock.Token()
 	return a.print(output, result{
 		document: func() any { return heldJSON{"snib.lock/1", name, id, token, seconds(ttl), keepers} },
@@ -233,10 +237,10 @@ func (a *app) unlock(ctx context.Context, s *backend.Store, name, id string) err
 		}
 	}
 	byKeeper := false
-	if os.Getenv(keepersVar) != "" {
+	if hasKeeper(id) { // otherwise the right to look is not needed
 		st, err := s.Status(ctx, name)
 		if err != nil {
-			return err
+			return fmt.Errorf("to end its keeper, snib has to read the lock: %w", err)
 		}
 		byKeeper = endKeeper(st, id)
 	}

@@ -64,8 +64,7 @@ func mode(st driver.Status) string {
 	return "exclusive"
 }
 
-// encode returns v as JSON, on one line if indent is "". It does not escape for HTML, but it
-// escapes all characters that are not graphic, so that names and labels can't upset a terminal.
+// encode returns v as JSON for a terminal, on one line if indent is "". It does not escape HTML.
 func encode(v any, indent string) ([]byte, error) {
 	var text bytes.Buffer
 	enc := json.NewEncoder(&text)
@@ -74,8 +73,13 @@ func encode(v any, indent string) ([]byte, error) {
 	if err := enc.Encode(v); err != nil {
 		return nil, failf(exitBug, "no JSON: %w; this is a bug in snib, please report it", err)
 	}
-	var safe []byte
-	for _, r := range strings.TrimSuffix(text.String(), "\n") {
+	return escapeJSON(strings.TrimSuffix(text.String(), "\n")), nil
+}
+
+// escapeJSON escapes all characters in JSON that are not graphic, so that names, labels and reasons
+// can't upset a terminal.
+func escapeJSON(text string) (safe []byte) {
+	for _, r := range text {
 		switch {
 		case r == '\n' || unicode.IsGraphic(r): // a line feed is the document's own
 			safe = utf8.AppendRune(safe, r)
@@ -85,7 +89,16 @@ func encode(v any, indent string) ([]byte, error) {
 			}
 		}
 	}
-	return safe, nil
+	return safe
+}
+
+// A jsonWriter writes JSON of a log to a terminal.
+type jsonWriter struct{ out io.Writer }
+
+// Write implements [io.Writer].
+func (w jsonWriter) Write(p []byte) (int, error) {
+	_, err := w.out.Write(escapeJSON(string(p)))
+	return len(p), err
 }
 
 // printf prints a part of the result.
@@ -103,7 +116,7 @@ type resultWriter struct {
 func (w *resultWriter) Write(p []byte) (int, error) {
 	n, err := w.out.Write(p)
 	if err != nil {
-		w.err = cmp.Or(w.err, failf(exitOutput, "the result can't be printed: %w", err))
+		w.err = cmp.Or(w.err, failf(exitOutput, "the result can't be written: %w", err))
 	}
 	return n, w.err
 }

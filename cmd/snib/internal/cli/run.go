@@ -331,7 +331,7 @@ func (r *runCommand) start(s *backend.Store, held holds, path string, outer []ou
 	if err != nil {
 		return nil, err
 	}
-	p := child.Program{Path: path, Args: r.argv, Env: env}
+	p := child.Program{Env: env}
 	for _, lock := range held {
 		file, err := s.Inherit(lock.Context(), lock.Name(), lock.ID())
 		if err != nil {
@@ -344,16 +344,32 @@ func (r *runCommand) start(s *backend.Store, held holds, path string, outer []ou
 	// Until now Ctrl-Z stopped snib as any other program. From the command's first moment it must not
 	// stop snib alone, and so keep it from renewing.
 	notifySignals(r.sigs, stopSignals...)
-	kid, err := child.Start(p)
-	// The shell runs a script that names no interpreter, as with execvp.
-	if errors.Is(err, syscall.ENOEXEC) {
-		p.Path, p.Args = "/bin/sh", append([]string{"sh", path}, r.argv[1:]...)
+	var kid *child.Child
+	err = startProgram(path, r.argv, func(path string, argv []string) (err error) {
+		// We may have stood still since the grant, and somebody else may hold a lock by now.
+		if held.validity() <= 0 {
+			return failf(exitLost, "lost %s: %s; the command was not started", held, r.lossCause(held))
+		}
+		p.Path, p.Args = path, argv
 		kid, err = child.Start(p)
-	}
+		return err
+	})
 	if err != nil {
-		return nil, failf(exitNotExecutable, "%s can't be run: %w", printable(path), err)
+		return nil, err
 	}
 	return r.newSupervisor(held, kid), nil
+}
+
+// startProgram starts the command argv, whose file is path, by start.
+func startProgram(path string, argv []string, start func(path string, argv []string) error) error {
+	err := start(path, argv)
+	if errors.Is(err, syscall.ENOEXEC) { // the shell runs a script that names no interpreter, as with execvp
+		err = start("/bin/sh", append([]string{"sh", path}, argv[1:]...))
+	}
+	if err == nil || errors.As(err, new(*exitError)) {
+		return err
+	}
+	return failf(exitNotExecutable, "%s can't be run: %w", printable(path), err)
 }
 
 // lockOf returns the hold on NAME, among those that the command needs, or the only one.

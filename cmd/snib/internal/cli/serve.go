@@ -84,7 +84,7 @@ func untilSignal() context.Context {
 func (c *serveCommand) serve(ctx context.Context, s *backend.Store, reloads <-chan os.Signal) error {
 	stderr := newBackgroundWriter(c.err)
 	c.err = stderr
-	access, err := c.flags.open(recordWriter{stderr, make(chan struct{}, 1)})
+	access, err := c.flags.open(jsonWriter{recordWriter{stderr, make(chan struct{}, 1)}})
 	if err != nil {
 		return err
 	}

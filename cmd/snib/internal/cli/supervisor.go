@@ -125,14 +125,14 @@ func (g *supervisor) handleLoss() {
 	g.lost = true
 	g.endCode = exitLost
 	g.child.Signal(syscall.SIGKILL)
-	g.run.messagef("lost %s: %s; killed the command", g.held, g.cause())
+	g.run.messagef("lost %s: %s; killed the command", g.held, g.run.lossCause(g.held))
 }
 
-// cause returns why the hold ended, as far as that is known.
-func (g *supervisor) cause() string {
-	cause := g.held.cause()
+// lossCause returns why one of the holds ended, as far as that is known.
+func (r *runCommand) lossCause(held holds) string {
+	cause := held.cause()
 	if cause == nil {
-		cause = g.run.renewals.lastError()
+		cause = r.renewals.lastError()
 	}
 	if cause == nil {
 		return "its lease was not renewed in time"
@@ -267,7 +267,7 @@ func (g *supervisor) finish(end exitStatus) exitStatus {
 	g.child.TakeBack()
 	if g.held.validity() <= 0 && !g.lost {
 		g.lost = true
-		g.run.messagef("lost %s: %s; the command ended by itself just now", g.held, g.cause())
+		g.run.messagef("lost %s: %s; the command ended by itself just now", g.held, g.run.lossCause(g.held))
 	}
 	switch {
 	case g.lost:
