@@ -26,7 +26,6 @@ const (
 // neighbours of one owner into a single entry, so 100,000 leases cost it only a few entries.
 type sidecar struct {
 	*byteLocks
-	path string
 	info os.FileInfo
 
 	mu      sync.Mutex
@@ -46,7 +45,7 @@ func openSidecar(path string) (*sidecar, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sidecar{byteLocks: b, path: path, held: make(map[int64]*os.File), watches: make(map[int64]*byteWatch)}
+	s := &sidecar{byteLocks: b, held: make(map[int64]*os.File), watches: make(map[int64]*byteWatch)}
 	if s.info, err = b.stat(); err == nil {
 		err = s.checkIntact()
 	}
@@ -104,19 +103,19 @@ func (s *sidecar) unlock(at int64) bool {
 }
 
 // lockNewFile locks a byte through a new open file, which a child process may inherit.
-func (s *sidecar) lockNewFile(at int64) error {
+func (s *sidecar) lockNewFile(at int64) (*os.File, error) {
 	f, err := s.byteLocks.lockNewFile(at)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.checkIntact(); err != nil {
 		s.byteLocks.unlockFile(f, at)
-		return err
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[at] = f
-	return nil
+	return f, nil
 }
 
 // file returns the file of lockNewFile, or nil.
