@@ -235,6 +235,9 @@ func (a *attempt) grant(t *tx, v *outcome) error {
 		return err
 	}
 	v.lease = a.newLease(first, block, t.start)
+	if err := t.checkOldest(); err != nil {
+		return err
+	}
 	return t.sweep()
 }
 
@@ -247,7 +250,10 @@ func (a *attempt) lockByte(t *tx) (at int64, err error) {
 	if at, err = t.newByte(); err != nil {
 		return 0, err
 	}
-	t.after = append(t.after, func() { t.d.leases.Store(a.key(), at) })
+	t.after = append(t.after, func() {
+		t.d.leases.Store(a.key(), at)
+		t.w.granted = append(t.w.granted, a.key())
+	})
 	return at, t.lock(at)
 }
 

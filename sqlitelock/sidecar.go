@@ -31,7 +31,12 @@ type sidecar struct {
 	mu      sync.Mutex
 	held    map[int64]*os.File // bytes that we have locked, with the file of lockNewFile, or nil
 	watches map[int64]*byteWatch
+	blocked int // goroutines that wait in the kernel
 }
+
+// maxBlocked bounds the threads that wait in the kernel: Go ends a program that has 10,000. Who
+// watches one byte more has a timer.
+const maxBlocked = 1000
 
 // A byteWatch is a byte that several waiters wait for together.
 type byteWatch struct {
@@ -179,9 +184,10 @@ func (s *sidecar) watch(at int64, hint chan struct{}) {
 	w := s.watches[at]
 	if w == nil {
 		_, here := s.held[at]
-		w = &byteWatch{hints: make(map[chan struct{}]bool), blocked: !here}
+		w = &byteWatch{hints: make(map[chan struct{}]bool), blocked: !here && s.blocked < maxBlocked}
 		s.watches[at] = w
 		if w.blocked {
+			s.blocked++
 			go s.awaitUnlock(at)
 		}
 	}
@@ -208,6 +214,7 @@ func (s *sidecar) awaitUnlock(at int64) {
 	err := s.byteLocks.wait(at)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.blocked--
 	if err != nil {
 		delete(s.watches, at) // waking would make the waiters spin; they have timers
 		return

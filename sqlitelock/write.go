@@ -195,6 +195,8 @@ type writer struct {
 	// process is the byte that is locked as long as the driver is open, 0 until the first lease.
 	process           int64
 	nextByte, endByte int64 // the bytes that this driver may still take
+
+	granted []leaseKey // leases of this driver, for checkOldest; some have been released
 }
 
 // serve runs the ops in one transaction, or each in a transaction of its own if that fails.
