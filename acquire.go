@@ -88,9 +88,16 @@ func (l *Locker) complete(ctx, caller context.Context, op, name string, began dr
 		err = l.wrapError(op, name, withCallerContext(caller, l.withHeldError(name, err)))
 	}
 	if l.conf.hasTraces {
+		told := false
+		defer func() {
+			if !told && lock != nil { // a Trace panics: the caller never gets the lock
+				_ = lock.Release()
+			}
+		}()
 		e := Event{Name: name, Backend: l.core.info.Backend, Token: token}
 		l.conf.traces.waitEnded.call(&WaitEndedEvent{Event: e, Context: ctx, Waited: driver.Now().Sub(began),
 			Local: origin.local, Joined: origin.joined, Err: err})
+		told = true
 	}
 	return lock, err
 }
@@ -127,7 +134,7 @@ func (l *Locker) acquireHold(ctx context.Context, name string, noWait bool) (*ho
 }
 
 // acquireOnce takes an acquisition through stages 2 to 4.
-func (l *Locker) acquireOnce(ctx context.Context, name string, noWait bool) (*hold, holdOrigin, error) {
+func (l *Locker) acquireOnce(ctx context.Context, name string, noWait bool) (h *hold, _ holdOrigin, err error) {
 	p, h, err := l.enqueue(ctx, name, noWait)
 	for err != nil && h != nil { // the hold that was handed over has ended, or came too late
 		declined := h
@@ -142,12 +149,35 @@ func (l *Locker) acquireOnce(ctx context.Context, name string, noWait bool) (*ho
 	if h != nil || err != nil {
 		return h, holdOrigin{local: true}, err
 	}
-	le, granted, err := l.request(ctx, p, noWait)
-	if err == nil {
-		h, err = l.install(ctx, le, granted)
+	defer func() { l.core.dequeue(p, h != nil && l.conf.exclusive()) }() // also if a Trace panics
+	open, end, err := l.core.untilClose(ctx)
+	if err != nil {
+		return nil, holdOrigin{}, err
 	}
-	l.core.dequeue(p, err == nil && l.conf.exclusive())
+	defer end()
+	le, granted, err := l.request(open, p, noWait)
+	if err == nil {
+		h, err = l.install(open, le, granted)
+	}
+	if err != nil && open.Err() != nil && ctx.Err() == nil {
+		err = ErrClosed // whatever the store said last
+	}
 	return h, holdOrigin{}, err
+}
+
+// untilClose returns a context that is done with ctx or with the Locker, and a function that frees
+// it. Close waits for that: until then, the driver may have to withdraw a request, or to release a
+// lease.
+func (c *core) untilClose(ctx context.Context) (context.Context, func(), error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isClosed {
+		return nil, nil, ErrClosed
+	}
+	c.requests.Add(1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	detach := context.AfterFunc(c.life, func() { cancel(ErrClosed) })
+	return ctx, func() { detach(); cancel(nil); c.requests.Done() }, nil
 }
 
 // waitContext returns a context that bounds the wait by MaxWait.

@@ -67,9 +67,7 @@ func (l *Locker) Adopt(ctx context.Context, name, id string) (*Lock, error) {
 
 // adoptHold makes the detached hold with that id a hold of this process.
 func (l *Locker) adoptHold(ctx context.Context, name, id string) (*hold, error) {
-	switch err := driver.CheckName(name); {
-	case err != nil:
-		return nil, err
+	switch {
 	case id == "" || len(id) > driver.MaxName:
 		return nil, driver.Invalidf("id: it has %d bytes; 1 to %d are allowed", len(id), driver.MaxName)
 	case ctx.Err() != nil:

@@ -33,10 +33,7 @@ func (l *Locker) Status(ctx context.Context, name string) (st Status, err error)
 		return Status{}, err
 	}
 	err = l.inspect(ctx, "status", l.conf.prefix+name, func(name string) error {
-		if err := driver.CheckName(name); err != nil {
-			return err
-		}
-		st, err = l.core.driver.Status(ctx, name)
+		st, err = l.statusInTime(ctx, name)
 		return err
 	})
 	return l.withoutPrefix(st), err
@@ -121,6 +118,9 @@ func (l *Locker) withoutPrefix(st Status) Status {
 // statusInTime asks the store for the status of a lock. If the store does not answer within
 // [driver.AnswerTimeout], the error matches ErrUnavailable.
 func (l *Locker) statusInTime(ctx context.Context, name string) (Status, error) {
+	if err := driver.CheckName(name); err != nil {
+		return Status{}, err
+	}
 	bounded, cancel := context.WithTimeout(ctx, driver.AnswerTimeout)
 	defer cancel()
 	st, err := l.core.driver.Status(bounded, name)

@@ -13,13 +13,14 @@ import (
 )
 
 // install makes a granted lease a hold that the keeper keeps, or releases it.
-func (l *Locker) install(ctx context.Context, le *lease, granted driver.Lease) (*hold, error) {
-	h, err := l.checkAndInstall(ctx, le, granted)
-	if err != nil && granted != nil {
-		// The caller gets err. If this release fails, the lease lapses by itself.
-		tidyUp(ctx, func() { _, _ = l.core.releaseLease(l.core.releases.Context(time.Now()), granted) })
-	}
-	return h, err
+func (l *Locker) install(ctx context.Context, le *lease, granted driver.Lease) (h *hold, _ error) {
+	defer func() { // also if a Trace panics
+		if h == nil && granted != nil {
+			// If this release fails, the lease lapses by itself.
+			tidyUp(ctx, func() { _, _ = l.core.releaseLease(l.core.releases.Context(time.Now()), granted) })
+		}
+	}()
+	return l.checkAndInstall(ctx, le, granted)
 }
 
 // checkAndInstall checks what the driver granted, and makes it a hold.

@@ -3,9 +3,11 @@ package snib
 // This file has the Locker, the stages of an acquisition, and the discipline of the mutex.
 
 import (
+	"context"
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/driver/driverkit"
@@ -56,6 +58,10 @@ type core struct {
 	tracesRenewals atomic.Bool // a Trace of some Locker is told of renewals
 	releases       driverkit.SharedTimeout
 
+	life     context.Context // done when the Locker is closed
+	cancel   context.CancelFunc
+	requests sync.WaitGroup // acquisitions in the stages request and install
+
 	mu           sync.Mutex // guards what follows
 	isClosed     bool
 	queues       map[string]*nameQueue
@@ -77,11 +83,14 @@ func New(d Driver, opts ...Option) (*Locker, error) {
 		return nil, &Error{Op: "new", Backend: info.Backend, Err: err}
 	}
 	host, _ := os.Hostname() // shown to people only
+	life, cancel := context.WithCancel(context.Background())
 	l := &Locker{conf: conf, core: &core{
 		driver: d,
 		info:   info,
 		holder: driver.Holder{Host: host, PID: os.Getpid()},
 		keeper: keeper{wakeup: make(chan struct{}, 1)},
+		life:   life,
+		cancel: cancel,
 
 		releases:     driverkit.SharedTimeout{Least: releaseTimeout * 9 / 10, Most: releaseTimeout},
 		queues:       make(map[string]*nameQueue),
@@ -168,8 +177,15 @@ func (l *Locker) Close() error {
 	}
 	c.mu.Unlock()
 	ended.run()
+	c.cancel()
+	bounded, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	tidyUp(bounded, c.requests.Wait) // a closed driver could not release what it has just granted
 	return c.driver.Close()
 }
+
+// closeTimeout bounds how long Close waits for acquisitions to give up.
+const closeTimeout = time.Second
 
 // wrapError returns err as an [*Error].
 func (l *Locker) wrapError(op, name string, err error) error {

@@ -2,13 +2,17 @@ package snib_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"runtime"
 	"strconv"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/sniblock/snib"
+	"github.com/sniblock/snib/driver"
+	"github.com/sniblock/snib/driver/fault"
 	"github.com/sniblock/snib/memlock"
 )
 
@@ -34,6 +38,71 @@ func TestClose(t *testing.T) {
 		_, err = l.Acquire(t.Context(), "b")
 		wantErr(t, "Acquire after Close", err, snib.ErrClosed)
 		wantErr(t, "Close again", l.Close(), nil)
+	})
+}
+
+// Close also ends an acquisition that pauses between two retries.
+func TestCloseEndsPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := fault.Wrap(memlock.New(), fault.Plan{})
+		l := open(t, d)
+		d.Sever(fault.Fail)
+		failed := make(chan error, 1)
+		go func() {
+			_, err := l.Acquire(t.Context(), "a")
+			failed <- err
+		}()
+		time.Sleep(10 * time.Second) // pauses have become long
+		synctest.Wait()
+		closed := time.Now()
+		wantErr(t, "Close", l.Close(), nil)
+		err := <-failed
+		wantErr(t, "Acquire", err, snib.ErrClosed)
+		if took := time.Since(closed); took > 0 || errors.Is(err, snib.ErrUnavailable) {
+			t.Errorf("Acquire = %v, %v after Close, want ErrClosed alone at once", err, took)
+		}
+	})
+}
+
+// A closedSpy is a spy that releases nothing once it is closed.
+type closedSpy struct {
+	*spy
+	closed chan struct{}
+}
+
+func (d *closedSpy) Close() error {
+	close(d.closed)
+	return d.Driver.Close()
+}
+
+// A lease that the driver grants while the Locker is being closed is released.
+func TestCloseMeetsGrant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		d := &closedSpy{newSpy(store), make(chan struct{})}
+		d.acquire = func(ctx context.Context, _ driver.Request, send func() (driver.Lease, error)) (driver.Lease, error) {
+			lease, err := send()
+			select {
+			case <-ctx.Done():
+			case <-d.closed:
+			}
+			return lease, err
+		}
+		d.release = func(_ context.Context, send func() error) error {
+			if isClosed(d.closed) {
+				return driver.ErrClosed
+			}
+			return send()
+		}
+		l, err := snib.New(d, snib.Detached())
+		wantErr(t, "New", err, nil)
+		go func() {
+			synctest.Wait()
+			_ = l.Close()
+		}()
+		_, err = l.Acquire(t.Context(), "a")
+		wantErr(t, "Acquire", err, snib.ErrClosed)
+		release(t, acquire(t, open(t, store.Open(), snib.NoWait()), "a"))
 	})
 }
 

@@ -46,13 +46,17 @@ func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error
 	wait, stop := context.WithCancelCause(bounded)
 	waitScope := &scope{cancel: stop}
 	defer waitScope.end(nil)
+	defer func() {
+		if ls.scope == nil { // an error, or the panic of a Trace
+			tidyUp(bounded, func() { _ = ls.release() }) // what this leaves lapses by itself
+		}
+	}()
 	for _, name := range names {
 		lock, err := each.acquire(wait, ctx, name, false)
 		if err != nil {
 			if loss, ok := errors.AsType[*lossError](context.Cause(wait)); ok && ctx.Err() == nil {
 				err = l.wrapError("acquire", l.conf.prefix+name, loss)
 			}
-			tidyUp(bounded, func() { _ = ls.release() }) // what this leaves lapses by itself
 			return nil, err
 		}
 		ls.locks = append(ls.locks, lock)

@@ -269,7 +269,9 @@ func (c config) withOptions(info driver.Info, opts []Option) (config, error) {
 // checkAgainst returns an error if c requires more than the backend promises.
 func (c config) checkAgainst(info driver.Info) error {
 	longest := cmp.Or(info.MaxTTL, driver.LongestTTL)
-	switch {
+	switch err := driver.CheckName(c.prefix + "x"); {
+	case err != nil:
+		return driver.Invalidf("Prefix: no name can begin with it: %w", err)
 	case c.ttl < info.MinTTL:
 		return driver.Invalidf("TTL: %v is shorter than %v, the minimum of this backend", c.ttl, info.MinTTL)
 	case c.ttl < info.SessionTTL:

@@ -55,6 +55,8 @@ func TestInvalid(t *testing.T) {
 		{"Fair", snib.Fair(), "order of arrival"},
 		{"Fencing", snib.RequireFencing(snib.FencingClock), "clock is required, and this backend has none"},
 		{"Zero", snib.Option{}, "zero Option"},
+		{"Prefix", snib.Prefix("a\x00"), "invalid Prefix: no name can begin with it"},
+		{"LongPrefix", snib.Prefix(strings.Repeat("a", driver.MaxName)), "513 bytes"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

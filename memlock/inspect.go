@@ -83,7 +83,7 @@ func (k *lock) status(now driver.Instant) driver.Status {
 		}
 		st.Holders = append(st.Holders, driver.Holding{
 			ID: l.req.ID, Token: l.grant.Token, Holder: l.req.Holder,
-			Held: max(1, now.Sub(l.grant.Start)), Left: l.end.Left(now), // 0 would mean that nobody knows
+			Held: max(1, now.Sub(l.grant.Start)), Left: l.left(now), // 0 would mean that nobody knows
 		})
 	}
 	for i, w := range k.queue {

@@ -23,6 +23,15 @@ func (l *lease) extend(end driver.Instant) {
 	}
 }
 
+// left returns how long the lease still lasts. What MinHold keeps must not end early, so it ends by
+// the clock that nobody can set.
+func (l *lease) left(now driver.Instant) time.Duration {
+	if l.req.Holder.Kind == driver.KindKept {
+		return l.end.SubMono(now)
+	}
+	return l.end.Left(now)
+}
+
 // tellWanted calls OnWanted, once.
 func (l *lease) tellWanted() {
 	if !l.isWanted && l.req.OnWanted != nil {

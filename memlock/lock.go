@@ -124,13 +124,13 @@ func (k *lock) serve(now driver.Instant) {
 
 // expire removes the leases whose time is over.
 func (k *lock) expire(now driver.Instant) {
-	k.holders = slices.DeleteFunc(k.holders, func(l *lease) bool { return l.end.Reached(now) })
+	k.holders = slices.DeleteFunc(k.holders, func(l *lease) bool { return l.left(now) <= 0 })
 }
 
 // release removes a lease, or keeps it until its MinHold is over.
 func (k *lock) release(l *lease, now driver.Instant) {
 	until := l.grant.Start.Add(l.req.MinHold)
-	if l.req.MinHold > 0 && !until.Reached(now) {
+	if l.req.MinHold > 0 && until.SubMono(now) > 0 {
 		l.req.Holder.Kind, l.end = driver.KindKept, until
 		l.req.OnLost, l.req.OnWanted = nil, nil // its process is done with it
 	} else {
@@ -157,7 +157,7 @@ func (k *lock) armTimer(now driver.Instant) {
 	}
 	sleep := time.Second
 	for _, l := range k.holders {
-		sleep = min(sleep, l.end.Left(now))
+		sleep = min(sleep, l.left(now))
 	}
 	if k.timer != nil {
 		k.timer.Reset(sleep)

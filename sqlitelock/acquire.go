@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -44,13 +43,14 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 	if req.Detached {
 		a.mode = modeDetached
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(d.life, func() { cancel(driver.ErrClosed) })()
+	ctx, end := d.during(ctx)
+	defer end()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-
+	if !d.attempts.TryRLock() { // Close waits for the withdrawal
+		return nil, driver.ErrClosed
+	}
 	l, err := a.wait(ctx)
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx) // the grant arrived after the cancellation
@@ -59,6 +59,7 @@ func (d *Driver) Acquire(ctx context.Context, req driver.Request) (driver.Lease,
 		a.withdraw(l)
 		return nil, err
 	}
+	d.attempts.RUnlock()
 	return l, nil
 }
 
@@ -135,34 +136,16 @@ func (a *attempt) try(ctx context.Context) (*lease, time.Duration, error) {
 	return v.lease, v.sleep, v.err
 }
 
-const (
-	// answerTimeout bounds the wait for one answer, except in the queue. It ends before the core gives
-	// up, because the core's error can't say why there was no answer.
-	answerTimeout = driver.AnswerTimeout * 9 / 10
-
-	// slowAnswer is the time after which an error mentions how long the answer took. Most
-	// answers take less than 1 ms, and those of a large batch some 10 ms.
-	slowAnswer = 100 * time.Millisecond
-)
-
-// errNoAnswer is the cause when the wait for an answer has taken too long.
-var errNoAnswer = errors.New("there was no answer")
-
-// send has the writer run o. If there is no answer in time, for example because another process
-// has the writer lock and is stopped, the error is an ErrUnavailable. A request in the queue waits
-// for up to RetryLimit, and tells why: if it left while its grant is committed, it would lose its
-// place.
+// send has the writer run o. A request in the queue waits for the answer for up to RetryLimit, and
+// tells why: if it left while its grant is committed, it would lose its place.
 func (a *attempt) send(ctx context.Context, o *op) error {
-	noAnswer := func(took time.Duration) error {
-		return fmt.Errorf("%w: no answer within %v: %s", driver.ErrUnavailable, took.Round(slowAnswer), a.d.describeWriter())
-	}
 	timeout := answerTimeout
 	if a.ticket != 0 {
 		timeout = max(timeout, a.req.RetryLimit())
 		told := make(chan struct{})
 		timer := time.AfterFunc(answerTimeout, func() {
 			defer close(told)
-			a.req.NoteWait(noAnswer(answerTimeout))
+			a.req.NoteWait(a.d.noAnswer(answerTimeout))
 		})
 		defer func() {
 			if !timer.Stop() {
@@ -170,30 +153,7 @@ func (a *attempt) send(ctx context.Context, o *op) error {
 			}
 		}()
 	}
-	began := time.Now()
-	bounded, cancel := context.WithTimeoutCause(ctx, timeout, errNoAnswer)
-	defer cancel()
-	err := a.d.do(bounded, o)
-	took := time.Since(began)
-	switch {
-	case err == nil, bounded.Err() == nil, errors.Is(err, driver.ErrClosed):
-		return err
-	case errors.Is(err, errNoAnswer):
-		return noAnswer(took)
-	case errors.Is(err, context.Cause(ctx)) && took > slowAnswer:
-		return fmt.Errorf("%w: no answer within %v: %w", driver.ErrUnavailable, took.Round(slowAnswer), err)
-	}
-	return err
-}
-
-// describeWriter describes what keeps the writer from writing.
-func (d *Driver) describeWriter() string {
-	for _, h := range lockedBy(d.side.lockingProcesses(), writerByte) {
-		if h.PID != os.Getpid() {
-			return fmt.Sprintf("pid %d (%s) writes to %s, and makes no progress; is it stopped?", h.PID, h.Label, d.path)
-		}
-	}
-	return fmt.Sprintf("another process, or the disk, delays the process that writes to %s", d.path)
+	return a.d.inTime(ctx, timeout, func(ctx context.Context) error { return a.d.run(ctx, o) })
 }
 
 func (a *attempt) unwatch() {
@@ -275,6 +235,9 @@ func (a *attempt) grant(t *tx, v *outcome) error {
 		return err
 	}
 	v.lease = a.newLease(first, block, t.start)
+	if err := t.checkOldest(); err != nil {
+		return err
+	}
 	return t.sweep()
 }
 
@@ -287,7 +250,10 @@ func (a *attempt) lockByte(t *tx) (at int64, err error) {
 	if at, err = t.newByte(); err != nil {
 		return 0, err
 	}
-	t.after = append(t.after, func() { t.d.leases.Store(a.key(), at) })
+	t.after = append(t.after, func() {
+		t.d.leases.Store(a.key(), at)
+		t.w.granted = append(t.w.granted, a.key())
+	})
 	return at, t.lock(at)
 }
 
@@ -309,18 +275,21 @@ func (a *attempt) dequeue(t *tx) error {
 	return t.db.exec(deleteWaiter, a.req.Name, a.ticket)
 }
 
-// withdraw removes the attempt's lease and its place in the queue. It does not depend on the
-// context of Acquire, and goes on in the background if it takes longer than removalWait.
+// withdraw removes the attempt's lease and its place in the queue, and ends the attempt. It does
+// not depend on the context of Acquire, and goes on in the background if it takes longer than
+// removalWait.
 func (a *attempt) withdraw(l *lease) {
 	if l == nil && a.ticket == 0 {
+		a.d.attempts.RUnlock()
 		return
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		defer a.d.attempts.RUnlock()
 		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 		defer cancel()
-		a.remove(l != nil, a.ticket, a.liveByte, func(o *op) error { return a.d.do(ctx, o) })
+		a.remove(l != nil, a.ticket, a.liveByte, func(o *op) error { return a.d.run(ctx, o) })
 	}()
 	over := time.NewTimer(removalWait)
 	defer over.Stop()

@@ -22,22 +22,23 @@ func (d *Driver) Inherit(ctx context.Context, name, id string) (*os.File, error)
 	if !canInherit {
 		return nil, errors.ErrUnsupported
 	}
-	var at int64
+	var file *os.File
 	var refused error
 	key := leaseKey{name, id}
 	found, err := d.withLease(ctx, false, key, func(t *tx, l *leaseRow) (err error) {
-		at, refused = l.liveByte, nil
-		switch {
-		case l.mode == modeInherit && d.side.file(at) != nil:
+		refused = nil
+		switch file = d.side.file(l.liveByte); {
+		case l.mode == modeInherit && file != nil:
 			return nil
-		case l.mode != modeProcess || !d.side.lockedHere(at):
+		case l.mode != modeProcess || !d.side.lockedHere(l.liveByte):
 			refused = errors.ErrUnsupported
 			return nil
 		}
-		if at, err = t.newByte(); err != nil {
+		at, err := t.newByte()
+		if err != nil {
 			return err
 		}
-		if err := t.lockNewFile(at); err != nil {
+		if file, err = t.lockNewFile(at); err != nil {
 			return err
 		}
 		t.unlock(l.liveByte)
@@ -52,5 +53,5 @@ func (d *Driver) Inherit(ctx context.Context, name, id string) (*os.File, error)
 	case refused != nil:
 		return nil, refused
 	}
-	return d.side.file(at), nil
+	return file, nil
 }

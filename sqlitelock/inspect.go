@@ -1,7 +1,6 @@
 package sqlitelock
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -112,8 +111,10 @@ func (d *Driver) status(db *conn, name string, processes func() []lockingProcess
 
 // view calls fn within a read transaction on a separate connection.
 func (d *Driver) view(ctx context.Context, fn func(*conn) error) error {
+	ctx, end := d.during(ctx)
+	defer end()
 	for {
-		err := d.readInTime(ctx, fn)
+		err := d.inTime(ctx, answerTimeout, func(ctx context.Context) error { return d.startRead(ctx, fn) })
 		if !isEmptied(err) && !errors.Is(err, errOtherRows) {
 			return err
 		}
@@ -124,11 +125,16 @@ func (d *Driver) view(ctx context.Context, fn func(*conn) error) error {
 	}
 }
 
-// readInTime calls read, and returns soon after ctx is done or the driver closed, also if the disk
-// or another process blocks the reader. Then fn may run later.
-func (d *Driver) readInTime(ctx context.Context, fn func(*conn) error) error {
-	if _, err := receive(ctx, d, d.readerFree); err != nil {
-		return err
+// startRead calls read, and returns soon after ctx is done, also if the disk or another process
+// blocks the reader. Then fn may run later.
+func (d *Driver) startRead(ctx context.Context, fn func(*conn) error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	select {
+	case <-d.readerFree:
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 	done := make(chan error, 1)
 	go func() {
@@ -136,22 +142,11 @@ func (d *Driver) readInTime(ctx context.Context, fn func(*conn) error) error {
 		d.readerFree <- struct{}{}
 		done <- err
 	}()
-	answer, err := receive(ctx, d, done)
-	return cmp.Or(err, answer)
-}
-
-// receive returns the next value of a channel, unless ctx is done or the driver closed.
-func receive[T any](ctx context.Context, d *Driver, from <-chan T) (value T, err error) {
-	if ctx.Err() != nil {
-		return value, context.Cause(ctx)
-	}
 	select {
-	case value = <-from:
-		return value, nil
+	case err := <-done:
+		return err
 	case <-ctx.Done():
-		return value, context.Cause(ctx)
-	case <-d.life.Done():
-		return value, driver.ErrClosed
+		return context.Cause(ctx)
 	}
 }
 

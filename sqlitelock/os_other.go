@@ -26,7 +26,7 @@ func diskFull(string) bool                      { return false }
 func lstat(string) (os.FileInfo, error)         { return nil, errors.ErrUnsupported }
 
 // byteLocks does nothing, because no sidecar is opened here.
-type byteLocks struct{}
+type byteLocks struct{ path string }
 
 const canInherit = false
 

@@ -297,6 +297,7 @@ func TestEndOfOutage(t *testing.T) {
 		if _, err := a.wait(ctx); !errors.Is(err, tt.cause) || errors.Is(err, driver.ErrUnavailable) {
 			t.Errorf("a wait that ends with %v = %v, want that alone", tt.cause, err)
 		}
+		d.attempts.RLock()
 		a.withdraw(nil)
 	}
 }

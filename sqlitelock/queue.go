@@ -233,6 +233,27 @@ func (q *queue) nextCheck(side *sidecar, now int64) (time.Duration, []int64) {
 	return wait, bytes
 }
 
+// checkOldest unlocks the bytes of two leases of this driver if they have ended and were not
+// released: threads of other processes may wait for these bytes. Each grant adds one lease and
+// checks two, so no more bytes are left than leases are in use.
+func (t *tx) checkOldest() error {
+	n := min(2, len(t.w.granted))
+	for _, key := range t.w.granted[:n] {
+		if _, held := t.d.leases.Load(key); !held {
+			continue
+		}
+		found, err := t.withLease(key, func(*tx, *leaseRow) error { return nil }) // it drops one that has ended
+		if err != nil {
+			return err
+		}
+		if found {
+			t.w.granted = append(t.w.granted, key)
+		}
+	}
+	t.w.granted = t.w.granted[n:]
+	return nil
+}
+
 // sweep deletes the rows that dead processes have left for the name after the last
 // one that was swept. Each grant sweeps one name, so leftovers go sooner or later,
 // and no request ever scans the whole table.

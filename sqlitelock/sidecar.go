@@ -26,13 +26,17 @@ const (
 // neighbours of one owner into a single entry, so 100,000 leases cost it only a few entries.
 type sidecar struct {
 	*byteLocks
-	path string
 	info os.FileInfo
 
 	mu      sync.Mutex
 	held    map[int64]*os.File // bytes that we have locked, with the file of lockNewFile, or nil
 	watches map[int64]*byteWatch
+	blocked int // goroutines that wait in the kernel
 }
+
+// maxBlocked bounds the threads that wait in the kernel: Go ends a program that has 10,000. Who
+// watches one byte more has a timer.
+const maxBlocked = 1000
 
 // A byteWatch is a byte that several waiters wait for together.
 type byteWatch struct {
@@ -46,7 +50,7 @@ func openSidecar(path string) (*sidecar, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sidecar{byteLocks: b, path: path, held: make(map[int64]*os.File), watches: make(map[int64]*byteWatch)}
+	s := &sidecar{byteLocks: b, held: make(map[int64]*os.File), watches: make(map[int64]*byteWatch)}
 	if s.info, err = b.stat(); err == nil {
 		err = s.checkIntact()
 	}
@@ -104,19 +108,19 @@ func (s *sidecar) unlock(at int64) bool {
 }
 
 // lockNewFile locks a byte through a new open file, which a child process may inherit.
-func (s *sidecar) lockNewFile(at int64) error {
+func (s *sidecar) lockNewFile(at int64) (*os.File, error) {
 	f, err := s.byteLocks.lockNewFile(at)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.checkIntact(); err != nil {
 		s.byteLocks.unlockFile(f, at)
-		return err
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[at] = f
-	return nil
+	return f, nil
 }
 
 // file returns the file of lockNewFile, or nil.
@@ -180,9 +184,10 @@ func (s *sidecar) watch(at int64, hint chan struct{}) {
 	w := s.watches[at]
 	if w == nil {
 		_, here := s.held[at]
-		w = &byteWatch{hints: make(map[chan struct{}]bool), blocked: !here}
+		w = &byteWatch{hints: make(map[chan struct{}]bool), blocked: !here && s.blocked < maxBlocked}
 		s.watches[at] = w
 		if w.blocked {
+			s.blocked++
 			go s.awaitUnlock(at)
 		}
 	}
@@ -209,6 +214,7 @@ func (s *sidecar) awaitUnlock(at int64) {
 	err := s.byteLocks.wait(at)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.blocked--
 	if err != nil {
 		delete(s.watches, at) // waking would make the waiters spin; they have timers
 		return

@@ -54,7 +54,7 @@ func connect(path string, closing func() bool) (*conn, error) {
 	c := &conn{db: db, stmts: make(map[string]*sqlite3.Stmt)}
 	if err := firstError(
 		func() error {
-			return db.BusyHandler(func(_ context.Context, count int) bool { return backOff(count) && !closing() })
+			return db.BusyHandler(func(_ context.Context, count int) bool { backOff(count); return !closing() })
 		},
 		// The write-ahead log stays when the last connection is closed, with all that is in it. So
 		// short-lived processes neither remove nor create files, which is slow, and which lets
@@ -70,11 +70,10 @@ func connect(path string, closing func() bool) (*conn, error) {
 }
 
 // backOff sleeps between two tries while another connection keeps the database busy. It sleeps
-// longer the greater count is. It returns true.
-func backOff(count int) bool {
+// longer the greater count is.
+func backOff(count int) {
 	most := min(50*time.Microsecond<<min(count, 10), 10*time.Millisecond)
 	time.Sleep(most/2 + rand.N(most/2))
-	return true
 }
 
 // exec runs one statement.

@@ -32,7 +32,9 @@ type Driver struct {
 
 	life       context.Context // done when Close is called
 	cancel     context.CancelFunc
+	attempts   sync.RWMutex  // each attempt has a read lock until nothing is left of it but its lease
 	ops        chan *op      // to the writer
+	lastOp     chan struct{} // closed when there are no more attempts after Close
 	writerDone chan struct{} // closed when the writer has ended
 
 	readerFree chan struct{} // has a value while nobody uses reader
@@ -66,7 +68,7 @@ const openTimeout = 10 * time.Second
 // a network file system or a mount of its own, or the system is not Linux, macOS or Windows.
 func Open(ctx context.Context, path string, opts ...Option) (*Driver, error) {
 	d := &Driver{mode: 0o600, wall: func() int64 { return time.Now().UnixNano() }, ops: make(chan *op),
-		writerDone: make(chan struct{}), readerFree: make(chan struct{}, 1)}
+		lastOp: make(chan struct{}), writerDone: make(chan struct{}), readerFree: make(chan struct{}, 1)}
 	d.readerFree <- struct{}{}
 	for _, opt := range opts {
 		if err := opt.apply(d); err != nil {
@@ -192,6 +194,8 @@ func (d *Driver) Close() error {
 		d.cancel()
 		idle := make(chan error, 1)
 		go func() {
+			d.attempts.Lock() // the writer still withdraws those that Close has ended
+			close(d.lastOp)
 			<-d.writerDone
 			<-d.readerFree
 			if d.reader == nil {

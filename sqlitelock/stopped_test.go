@@ -62,7 +62,8 @@ func startStopped(t *testing.T, role, path string) (*livetest.Child, int) {
 }
 
 // TestStoppedAtWork checks that while another process is stopped in the middle of a write,
-// Acquire keeps its deadline, returns ErrUnavailable, and leaves nothing behind.
+// Acquire keeps its deadline, returns ErrUnavailable, and leaves nothing behind; and that other
+// calls without a deadline return ErrUnavailable, too.
 func TestStoppedAtWork(t *testing.T) {
 	for _, role := range []string{"stop in turn", "stop in transaction"} {
 		t.Run(strings.ReplaceAll(role, " ", "_"), func(t *testing.T) {
@@ -116,6 +117,17 @@ func TestStoppedAtWork(t *testing.T) {
 				t.Errorf("Acquire with NoWait = %v, want pid %d", err, pid)
 			}
 
+			wantAllUnavailable(t, map[string]func(context.Context) error{
+				"Break":     func(ctx context.Context) error { return d.Break(ctx, "a name", "id") },
+				"Withdraw":  func(ctx context.Context) error { return d.Withdraw(ctx, "a name", "id") },
+				"SetHolder": func(ctx context.Context) error { return held.SetHolder(ctx, driver.Holder{}) },
+				"Inherit": func(ctx context.Context) error {
+					_, err := d.Inherit(ctx, request("holder").Name, held.ID())
+					return err
+				},
+				"Renew": func(ctx context.Context) error { return d.Renew(ctx, []driver.Lease{held})[0].Err },
+			})
+
 			p.Signal(syscall.SIGCONT)
 			p.Expect("resumed")
 			release(t, held)
@@ -129,5 +141,25 @@ func TestStoppedAtWork(t *testing.T) {
 			})
 			release(t, acquire(t, d, request("next")))
 		})
+	}
+}
+
+// wantAllUnavailable makes calls at the same time, without a deadline. Each must return
+// ErrUnavailable by itself.
+func wantAllUnavailable(t *testing.T, calls map[string]func(context.Context) error) {
+	t.Helper()
+	answers := make(chan error, len(calls))
+	for what, call := range calls {
+		go func() { answers <- fmt.Errorf("%s = %w", what, call(context.Background())) }()
+	}
+	for range calls {
+		select {
+		case err := <-answers:
+			if !errors.Is(err, driver.ErrUnavailable) {
+				t.Errorf("%v, want ErrUnavailable", err)
+			}
+		case <-time.After(livetest.Patience):
+			t.Fatalf("a call without a deadline does not return")
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -51,25 +52,89 @@ const (
 	removalWait = driver.CancelTimeout / 2
 )
 
-// do has the writer run o. It returns soon after ctx is done, also if the disk or
-// another process blocks the writer.
+// do has the writer run o, unless the driver is closed. It returns in time, see inTime.
 func (d *Driver) do(ctx context.Context, o *op) error {
+	ctx, end := d.during(ctx)
+	defer end()
+	return d.inTime(ctx, answerTimeout, func(ctx context.Context) error { return d.run(ctx, o) })
+}
+
+// run has the writer run o. It returns soon after ctx is done, also if the disk or another process
+// blocks the writer.
+func (d *Driver) run(ctx context.Context, o *op) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	o.done = make(chan error, 1)
 	select {
 	case d.ops <- o:
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	case <-d.life.Done():
-		return driver.ErrClosed
 	}
 	select {
 	case err := <-o.done:
 		return err
 	case <-ctx.Done():
 		return o.abandon(context.Cause(ctx))
-	case <-d.life.Done():
-		return o.abandon(driver.ErrClosed)
 	}
+}
+
+// during returns a context that is done with ctx or with the driver, and a function that frees it.
+func (d *Driver) during(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	detach := context.AfterFunc(d.life, func() { cancel(driver.ErrClosed) })
+	if d.closed() {
+		cancel(driver.ErrClosed) // at once
+	}
+	return ctx, func() { detach(); cancel(nil) }
+}
+
+const (
+	// answerTimeout bounds the wait for one answer, except in the queue. It ends before the core gives
+	// up, because the core's error can't say why there was no answer.
+	answerTimeout = driver.AnswerTimeout * 9 / 10
+
+	// slowAnswer is the time after which an error mentions how long the answer took. Most
+	// answers take less than 1 ms, and those of a large batch some 10 ms.
+	slowAnswer = 100 * time.Millisecond
+)
+
+// errNoAnswer is the cause when the wait for an answer has taken too long.
+var errNoAnswer = errors.New("there was no answer")
+
+// inTime calls request, which must return soon after its context is done: with ctx, or after
+// timeout. If there is no answer in time, for example because another process has the writer lock
+// and is stopped, the error is an ErrUnavailable.
+func (d *Driver) inTime(ctx context.Context, timeout time.Duration, request func(context.Context) error) error {
+	began := time.Now()
+	bounded, cancel := context.WithTimeoutCause(ctx, timeout, errNoAnswer)
+	defer cancel()
+	err := request(bounded)
+	took := time.Since(began)
+	switch {
+	case err == nil, bounded.Err() == nil, errors.Is(err, driver.ErrClosed):
+		return err
+	case errors.Is(err, errNoAnswer):
+		return d.noAnswer(took)
+	case errors.Is(err, context.Cause(ctx)) && took > slowAnswer:
+		return fmt.Errorf("%w: no answer within %v: %w", driver.ErrUnavailable, took.Round(slowAnswer), err)
+	}
+	return err
+}
+
+// noAnswer returns the error of a request that has had no answer, and says why.
+func (d *Driver) noAnswer(took time.Duration) error {
+	return fmt.Errorf("%w: no answer within %v: %s", driver.ErrUnavailable, took.Round(slowAnswer), d.describeWriter())
+}
+
+// describeWriter describes what keeps the writer from writing.
+func (d *Driver) describeWriter() string {
+	for _, h := range lockedBy(d.side.lockingProcesses(), writerByte) {
+		if h.PID != os.Getpid() {
+			return fmt.Sprintf("pid %d (%s) writes to %s, and makes no progress; is it stopped?", h.PID, h.Label, d.path)
+		}
+	}
+	return fmt.Sprintf("another process, or the disk, delays the process that writes to %s", d.path)
 }
 
 // abandon stops waiting for the outcome unless it arrives within outcomeWait.
@@ -90,7 +155,8 @@ func (o *op) abandon(cause error) error {
 	return <-o.done
 }
 
-// runWriter is the goroutine that writes to the database until the driver is closed.
+// runWriter is the goroutine that writes to the database until the driver is closed, and nothing of
+// an attempt must be withdrawn any more.
 func (d *Driver) runWriter(db *conn) {
 	defer close(d.writerDone)
 	defer db.close() //nolint:errcheck // committed data is safe, and leases end with the process's locks on bytes
@@ -99,7 +165,7 @@ func (d *Driver) runWriter(db *conn) {
 		select {
 		case o := <-d.ops:
 			w.serve(d.gather(o))
-		case <-d.life.Done():
+		case <-d.lastOp:
 			return
 		}
 	}
@@ -129,6 +195,8 @@ type writer struct {
 	// process is the byte that is locked as long as the driver is open, 0 until the first lease.
 	process           int64
 	nextByte, endByte int64 // the bytes that this driver may still take
+
+	granted []leaseKey // leases of this driver, for checkOldest; some have been released
 }
 
 // serve runs the ops in one transaction, or each in a transaction of its own if that fails.
@@ -431,12 +499,12 @@ func (t *tx) lock(at int64) error {
 func (t *tx) unlock(at int64) { t.after = append(t.after, func() { t.d.side.unlock(at) }) }
 
 // lockNewFile is lock through a new open file, which a child process may inherit.
-func (t *tx) lockNewFile(at int64) error {
-	if err := t.d.side.lockNewFile(at); err != nil {
-		return err
+func (t *tx) lockNewFile(at int64) (*os.File, error) {
+	f, err := t.d.side.lockNewFile(at)
+	if err == nil {
+		t.undo = append(t.undo, func() { t.d.side.unlock(at) })
 	}
-	t.undo = append(t.undo, func() { t.d.side.unlock(at) })
-	return nil
+	return f, err
 }
 
 // wallAt returns the wall clock at a time of the boot clock.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -560,6 +561,25 @@ func closeMutants() []mutant {
 			func(ctx context.Context, w *world, req driver.Request, _ time.Duration, err error) bool {
 				return errors.Is(err, driver.ErrClosed) && ctx.Err() == nil && len(w.status(req.Name).Holders) > 0
 			}),
+		{
+			name: "a grant that meets Close is left behind", fails: []string{"Close/RacesGrant"},
+			set: func(_ *world, b *brokenDriver) {
+				closed := make(chan struct{})
+				b.onClose = sync.OnceValue(func() error {
+					close(closed)
+					return b.inner.Close()
+				})
+				b.onAcquire = func(ctx context.Context, req driver.Request) (driver.Lease, error) {
+					l, err := b.acquire(ctx, req)
+					select {
+					case <-closed:
+						return nil, driver.ErrClosed
+					case <-time.After(time.Millisecond):
+						return l, err
+					}
+				}
+			},
+		},
 		{
 			name: "a closed driver says something odd", fails: []string{"Close/EndsAcquire"},
 			set: func(_ *world, b *brokenDriver) {

@@ -375,6 +375,12 @@ func closeClauses() []clause {
 			},
 		},
 		{
+			name: "Close/RacesGrant",
+			why: "a request that Close ended has left no lease behind: nobody knows the id of a Detached one, so it " +
+				"would last for days",
+			run: closeRacesGrant,
+		},
+		{
 			name: "Close/EndsAcquire",
 			why:  "after Close, Acquire says so instead of failing in some odd way",
 			run: func(t *trial) {
@@ -475,6 +481,36 @@ func closeClauses() []clause {
 			why:  "what a driver started ends with Close, so that programs can open and close drivers as they like",
 			run:  useAndClose,
 		},
+	}
+}
+
+// closeRacesGrant closes drivers while they acquire a free lock, at moments that are spread over
+// the time that a grant takes. A grant that came first may stay.
+func closeRacesGrant(t *trial) {
+	d1 := t.open()
+	request := func() driver.Request {
+		req := t.req("a")
+		req.Detached = t.info.Tenure == driver.TenureLease
+		return req
+	}
+	const rounds = 10
+	for i := range time.Duration(rounds) {
+		d2 := t.open()
+		t.lockName = t.name(fmt.Sprint("race ", i))
+		began := time.Now()
+		l := t.acquire(d2, request())
+		took := time.Since(began)
+		t.release(l)
+		w := t.startAcquire(d2, request())
+		t.sleep(took * i / rounds)
+		closed := time.Now()
+		if err := d2.Close(); err != nil {
+			t.Fatalf("Close = %v", err)
+		}
+		t.waitReturned(w, waitTimeout)
+		if w.err != nil {
+			t.mustBeWithdrawn(w.returnedTime.Sub(closed), func() error { return t.checkFree(d1) })
+		}
 	}
 }
 

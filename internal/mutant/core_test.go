@@ -117,7 +117,7 @@ var coreMutants = []mutant{
 	{
 		guarantee: "one contender", pkg: ".",
 		in:    "Locker.acquireOnce",
-		old:   "l.core.dequeue(p, err == nil && l.conf.exclusive())",
+		old:   "l.core.dequeue(p, h != nil && l.conf.exclusive())",
 		new:   "l.core.dequeue(p, l.conf.exclusive())",
 		tests: "TestTurnIsPassedOn",
 	},
@@ -166,7 +166,7 @@ var coreMutants = []mutant{
 	{
 		guarantee: "nothing is left", pkg: ".",
 		in:    "Locker.install",
-		old:   "if err != nil && granted != nil {",
+		old:   "if h == nil && granted != nil {",
 		new:   "if false {",
 		tests: "TestTokenRegression",
 	},
