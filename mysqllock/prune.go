@@ -3,6 +3,7 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -20,16 +21,21 @@ func (d *Driver) prune(ctx context.Context, unused time.Duration) error {
 		return err
 	}
 	// Behind a statement that waited for the row of the floor, all requests that read it would wait.
-	// So a later prune does what a locked row prevents.
-	exec := func(statement string, args ...any) error {
-		_, err := d.exec(limitLockWait(ctx, 0), statement, args...)
-		if code(err) == lockWaitTimeout {
-			return nil
+	// So none waits, and a later prune does what a locked row prevents.
+	exec := func(tries int, statement string, args ...any) error {
+		for ; ; tries-- {
+			_, err := d.exec(limitLockWait(ctx, 0), statement, args...)
+			if code(err) != lockWaitTimeout {
+				return err
+			}
+			if tries <= 1 {
+				return nil
+			}
+			time.Sleep(rand.N(20 * time.Millisecond))
 		}
-		return err
 	}
 	for chunk := range slices.Chunk(found, maxNames) {
-		if err := exec(forNames(d.sql.Prune, len(chunk)), slices.Concat([]any{old, old}, nameArgs(chunk))...); err != nil {
+		if err := exec(1, forNames(d.sql.Prune, len(chunk)), slices.Concat([]any{old, old}, nameArgs(chunk))...); err != nil {
 			return err
 		}
 	}
@@ -37,7 +43,7 @@ func (d *Driver) prune(ctx context.Context, unused time.Duration) error {
 	err = d.query(ctx, d.sql.HighestToken, []any{old, rows.MaxTokenLead.Microseconds()},
 		func(row *sql.Rows) error { return row.Scan(&highest) })
 	if err == nil && highest > 0 {
-		err = exec(d.sql.SetFloor, highest, highest)
+		err = exec(50, d.sql.SetFloor, highest, highest)
 	}
 	return err
 }

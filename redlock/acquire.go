@@ -306,7 +306,7 @@ func (a *attempt) nextPause(err error, outage *rediskit.Backoff) (pause time.Dur
 	case isOutage && noMajority.keptOut > 0 && !a.req.NoWait:
 		// Retry until the restarted nodes are admitted.
 		limit := a.req.RetryLimit() // which may be endless
-		_, retry = outage.Next(max(limit, limit+a.d.params.Quarantine()))
+		_, retry = outage.Next(max(limit, limit+a.d.params.Quarantine()+maxSpread))
 		return 50*time.Millisecond + rand.N(50*time.Millisecond), retry
 	}
 	limit := a.req.RetryLimit()

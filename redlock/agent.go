@@ -26,6 +26,9 @@ const (
 	// server hangs or only the connection is dead. It is also the time between two such checks, and
 	// before another try after an error.
 	probeInterval = 3 * time.Second
+
+	// maxSpread is how much later than others a client may go on with an admission.
+	maxSpread = 2 * time.Second
 )
 
 // An agent looks after a node in the background. It admits the node after a restart, see
@@ -64,7 +67,7 @@ func (g *agent) checkNode() (pause time.Duration) {
 	if suspected {
 		next, admitted, err := g.d.admit(g.d.sendCtx, &g.admission, n.index, 0)
 		// Other clients wait for the same moment. One of them is enough.
-		if pause = next + rand.N(next/16+1); err != nil {
+		if pause = next + rand.N(min(next/16, maxSpread)+1); err != nil {
 			pause = probeInterval
 		}
 		n.mu.Lock()
@@ -144,7 +147,11 @@ func (d *Driver) admit(
 func (d *Driver) readClocks(ctx context.Context, i int, s standing, others *quorum.Reading) (waited time.Duration) {
 	since, now := parseClocks(s.Since), quorum.Clocks{}
 	var unknown []byte
-	for node, r := range d.pollMost(ctx, d.readTimeout(), codeShowNode, noLock(), nil) {
+	admitted := func(r reply) bool { // a majority of these is waited for
+		var other standing
+		return json.Unmarshal([]byte(r.text), &other) == nil && other.Admitted != "" && other.Admitted == other.Run
+	}
+	for node, r := range d.pollMost(ctx, d.readTimeout(), codeShowNode, noLock(), admitted) {
 		var other standing
 		if r.err != nil || json.Unmarshal([]byte(r.text), &other) != nil {
 			continue

@@ -104,10 +104,8 @@ func (l *foreignLease) find(ctx context.Context) (*leaseVotes, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, g := range s.leases() {
-		if g.ours && !g.kept && g.holder.ID == l.id && s.mayHaveMajority(g) {
-			return g, nil
-		}
+	if g := s.lease(l.id); g != nil && g.ours && !g.kept {
+		return g, nil
 	}
 	return nil, driver.ErrLost
 }

@@ -30,8 +30,8 @@ type nodeSnapshot struct {
 }
 
 // Status implements [driver.Inspector]. It shows a holder if a majority of the nodes has it, or
-// may have it as far as is known: then nobody can acquire the lock. It shows a foreign key as a hold
-// with token 0, and what is left of a key without expiry as [driver.NoExpiry]. A key that is no
+// may have it as far as is known: then nobody can acquire the lock. It shows a foreign key as a
+// hold with token 0, and what is left of a key without expiry as [driver.NoExpiry]. A key that is no
 // string keeps the lock from being taken, too, and is shown as a hold without an id.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	l := lockOf(name)
@@ -133,11 +133,21 @@ func (s *snapshot) leases() map[leaseID]*leaseVotes {
 // oldest: a request that loses is soon gone.
 func (s *snapshot) holder() (best *leaseVotes) {
 	for _, h := range s.leases() {
-		if s.mayHaveMajority(h) && (best == nil || cmp.Or(h.votes-best.votes, int(h.age-best.age)) > 0) {
+		if s.mayHaveMajority(h) && (best == nil || cmp.Or(cmp.Compare(h.votes, best.votes), cmp.Compare(h.age, best.age)) > 0) {
 			best = h
 		}
 	}
 	return best
+}
+
+// lease returns the lease with an id that a majority has, or may have; else nil.
+func (s *snapshot) lease(id string) *leaseVotes {
+	for _, h := range s.leases() {
+		if h.holder.ID == id && s.mayHaveMajority(h) {
+			return h
+		}
+	}
+	return nil
 }
 
 func (s *snapshot) mayHaveMajority(h *leaseVotes) bool {
@@ -293,8 +303,8 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 	if err != nil {
 		return err
 	}
-	h := s.holder()
-	if h == nil || h.kind != "string" || h.holder.ID != id {
+	h := s.lease(id)
+	if h == nil || h.kind != "string" {
 		return driver.ErrLost
 	}
 	code := byte(codeBreak)

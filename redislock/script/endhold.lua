@@ -65,7 +65,7 @@ local function removeHold(id, json, field, yieldEvery)
     if redis.call('EXISTS', grants) == 1 then
       removeLongLease(id, json)
       -- It reads all holds, so it is left out where the key outlives them by the floor at most.
-      if numberIn(json, 'ttl') > (floor or 0) then endWithLast() end
+      if numberIn(json, 'ttl') > (floor or 30000) then endWithLast() end
       serveQueue()
       return 'o'
     end

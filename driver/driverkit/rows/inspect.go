@@ -97,6 +97,9 @@ func Between(from, to int64) time.Duration {
 	}
 }
 
+// pruneTimeout bounds a prune in the background, which scans a table that may be large.
+const pruneTimeout = time.Minute
+
 // NoteNewRow records that the driver has created a row. One in 500 calls prunes in the background,
 // unless the driver still does. That deletes up to 1,000 rows, so that more go than come, even if
 // each process creates a single one.
@@ -106,7 +109,7 @@ func (d *Driver) NoteNewRow() {
 	}
 	d.Life.Go(func() {
 		defer d.pruning.Store(false)
-		ctx, cancel := context.WithTimeoutCause(d.Life.Context(), driverkit.CallTimeout, errNoAnswer)
+		ctx, cancel := context.WithTimeoutCause(d.Life.Context(), pruneTimeout, errNoAnswer)
 		defer cancel()
 		_ = d.prune(ctx, pruneAge) // if it fails, the next one will do
 	})
