@@ -31,8 +31,8 @@ type nodeSnapshot struct {
 
 // Status implements [driver.Inspector]. It shows a holder if a majority of the nodes has it, or
 // may have it as far as is known: then nobody can acquire the lock. It shows a foreign key as a
-// hold with token 0, and what is left of a key without expiry as [driver.NoExpiry]. A key that is no
-// string keeps the lock from being taken, too, and is shown as a hold without an id.
+// hold with token 0, and what is left of a key without expiry as [driver.NoExpiry]. A key that is
+// no string keeps the lock from being taken, too, and is shown as a hold without an id.
 func (d *Driver) Status(ctx context.Context, name string) (driver.Status, error) {
 	l := lockOf(name)
 	found, err := d.readSnapshot(ctx, &l)
