@@ -259,6 +259,9 @@ func TestLateLabel(t *testing.T) {
 	if err != nil || len(st.Holders) != 1 || st.Holders[0].Holder.Kind != driver.KindKept {
 		t.Errorf("Status = %+v, %v; want a hold that is kept", st, err)
 	}
+	if err := d.Break(t.Context(), "label", l.ID()); err != nil { // the server serves other tests, too
+		t.Errorf("Break = %v", err)
+	}
 }
 
 // TestLateRepeat has a request time out and be repeated. etcd executes the first one after the
@@ -563,7 +566,7 @@ func TestLoginExpires(t *testing.T) {
 		held = append(held, acquire(t, other, request(name, "holder")))
 		waits = append(waits, livetest.Waiting(t, d, request(name, "waiter")))
 		livetest.Await(t, "watch of "+name, func() error {
-			if begun.Load() == i+1 {
+			if begun.Load() > i { // one more often, if an announcement was late
 				return nil
 			}
 			return fmt.Errorf("%d watches have begun, and %d were refused", begun.Load(), refused.Load())

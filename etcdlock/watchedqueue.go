@@ -234,7 +234,9 @@ func (q *watchedQueue) watchOnce(ctx context.Context) error {
 			case !open:
 				return errWatchEnded
 			case resp.Err() != nil:
-				queues.refused.CompareAndSwap(refused, refused+1)
+				if !isTransient(resp.Err()) { // else the stream itself has ended
+					queues.refused.CompareAndSwap(refused, refused+1)
+				}
 				return resp.Err()
 			case !resp.Created:
 				q.apply(resp.Events)

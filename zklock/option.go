@@ -112,9 +112,9 @@ func TLS(conf *tls.Config) Option {
 }
 
 // KeepSuspended lets holds outlast the loss of a connection if the driver reaches the
-// ensemble again, in the same session, before their deadline. By default they are lost with
-// the connection: until a server confirms the session, nobody knows whether it still lives.
-// A Release whose session ends before its answer is ErrLost then.
+// ensemble again, in the same session and with no shorter timeout, before their deadline. By
+// default they are lost with the connection: until a server confirms the session, nobody knows
+// whether it still lives. A Release whose session ends before its answer is ErrLost then.
 func KeepSuspended() Option {
 	return Option{func(c *config) error {
 		c.keepSuspended = true
