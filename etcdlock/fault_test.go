@@ -540,8 +540,8 @@ func TestDeafWatch(t *testing.T) {
 func TestLoginExpires(t *testing.T) {
 	t.Parallel()
 	var login, refused, begun atomic.Int32
-	refuse := func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, streamer grpc.Streamer,
-		opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	refuse := func(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
+		streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 		stream, err := streamer(ctx, desc, conn, method, opts...)
 		own := login.Load()
 		return alteredStream{stream, func(m any) error {

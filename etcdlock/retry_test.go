@@ -164,12 +164,13 @@ func TestCleanUp(t *testing.T) {
 // TestFewOperations renews holds at a server that allows 16 operations in a transaction. The driver
 // finds out of each key whether it exists.
 func TestFewOperations(t *testing.T) {
-	d := &Driver{life: driverkit.NewLifecycle(), client: &clientv3.Client{KV: &fakeKV{commit: func(ops []clientv3.Op) error {
+	kv := &fakeKV{commit: func(ops []clientv3.Op) error {
 		if len(ops) > 16 {
 			return rpctypes.ErrTooManyOps
 		}
 		return nil
-	}}}}
+	}}
+	d := &Driver{life: driverkit.NewLifecycle(), client: &clientv3.Client{KV: kv}}
 	leases := make([]*lease, 2*batch)
 	for i := range leases {
 		leases[i] = &lease{key: fmt.Sprint("key/", i)}

@@ -215,7 +215,8 @@ func TestReleaseAtEnd(t *testing.T) {
 	} {
 		s := &Session{life: driverkit.NewLifecycle()}
 		l := unconnected(s)
-		h := &sessionLease{s: s, link: l, key: 1, state: leaseHeld, grantedAt: driver.Now(), req: driver.Request{MinHold: tt.minHold}}
+		h := &sessionLease{s: s, link: l, key: 1, state: leaseHeld, grantedAt: driver.Now(),
+			req: driver.Request{MinHold: tt.minHold}}
 		if l.held[1] = h; tt.asked {
 			h.free()
 		}

@@ -133,7 +133,8 @@ func (s *snapshot) leases() map[leaseID]*leaseVotes {
 // oldest: a request that loses is soon gone.
 func (s *snapshot) holder() (best *leaseVotes) {
 	for _, h := range s.leases() {
-		if s.mayHaveMajority(h) && (best == nil || cmp.Or(cmp.Compare(h.votes, best.votes), cmp.Compare(h.age, best.age)) > 0) {
+		if s.mayHaveMajority(h) &&
+			(best == nil || cmp.Or(cmp.Compare(h.votes, best.votes), cmp.Compare(h.age, best.age)) > 0) {
 			best = h
 		}
 	}

@@ -223,7 +223,8 @@ func (a *attempt) withdrawFrom(ctx context.Context, server int) {
 	closed := a.d.ctx.Done()
 	for wait := retryInterval; ctx.Err() == nil; wait *= 2 { // in an outage, all attempts of all clients ask
 		err := a.d.client.doOne(ctx, server, 0, 1, func(ctx context.Context, server int) error {
-			_, err := a.client().post(ctx, server, wire.PathWithdraw, wire.Withdraw{Lease: wire.Lease{Name: a.msg.Name, ID: a.msg.ID}}, nil)
+			msg := wire.Withdraw{Lease: wire.Lease{Name: a.msg.Name, ID: a.msg.ID}}
+			_, err := a.client().post(ctx, server, wire.PathWithdraw, msg, nil)
 			return err
 		})
 		var failed *attemptError

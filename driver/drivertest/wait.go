@@ -494,7 +494,7 @@ func closeRacesGrant(t *trial) {
 		return req
 	}
 	const rounds = 10
-	for i := range time.Duration(rounds) {
+	for i := range rounds {
 		d2 := t.open()
 		t.lockName = t.name(fmt.Sprint("race ", i))
 		began := time.Now()
@@ -502,7 +502,7 @@ func closeRacesGrant(t *trial) {
 		took := time.Since(began)
 		t.release(l)
 		w := t.startAcquire(d2, request())
-		t.sleep(took * i / rounds)
+		t.sleep(took / rounds * time.Duration(i))
 		closed := time.Now()
 		if err := d2.Close(); err != nil {
 			t.Fatalf("Close = %v", err)

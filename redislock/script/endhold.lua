@@ -31,8 +31,8 @@ local function wakeFirst()
   if request then wake(request) end
 end
 
--- endWithLast makes the keys end with the last of the holds that share the lock, which may be sooner
--- than before: clients of other libraries see no more than the key.
+-- endWithLast makes the keys end with the last of the holds that share the lock, which may be
+-- sooner than before: clients of other libraries see no more than the key.
 local function endWithLast()
   local _, _, final = removeEnded()
   for _, key in ipairs({lock, grants}) do

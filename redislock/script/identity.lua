@@ -18,7 +18,9 @@ local function identify(info)
   -- With DurableAOF, a server that read the file, and not a snapshot, has all grants and renewals
   -- that count. If the file was switched on, or written anew, since then, nobody can tell.
   if knew and not wasReplica and ARGV[3] == '1'
-    and says('persistence', 'aof_enabled:1') and says('persistence', 'aof_rewrites:0') then return end
+    and says('persistence', 'aof_enabled:1') and says('persistence', 'aof_rewrites:0') then
+    return
+  end
   if knew or wasReplica then
     -- Writes that were not persisted or replicated in time are lost.
     start, unknown = now(), math.max(0, math.ceil((start - now()) / 1000 + unknown))

@@ -53,7 +53,8 @@ func TestKeeperOutlastsTERM(t *testing.T) {
 // ended since its grant, because this process stood still.
 func TestNoStartAfterLoss(t *testing.T) {
 	file, out := filepath.Join(t.TempDir(), "ran"), new(strings.Builder)
-	r := &runCommand{app: &app{out: out}, sigs: make(chan os.Signal, 1), name: "x", names: []string{"x"}, argv: []string{"sh", "-c", "echo >" + file},
+	r := &runCommand{app: &app{out: out}, sigs: make(chan os.Signal, 1),
+		name: "x", names: []string{"x"}, argv: []string{"sh", "-c", "echo >" + file},
 		ttl: &duration{value: time.Hour}, killAfter: &duration{}, maxHold: &duration{}, timeout: &duration{}}
 	store := &backend.Store{Driver: memlock.New()}
 	locker, _ := snib.New(store, snib.TTL(time.Hour), snib.MaxHold(time.Millisecond))
