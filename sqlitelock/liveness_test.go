@@ -681,3 +681,44 @@ func TestStartBehindWriter(t *testing.T) {
 		t.Errorf("Start of a grant behind a writer = %v, want one after %v", got, free)
 	}
 }
+
+// A driver has a bounded number of threads that wait for bytes of others. Who watches one more is
+// not lost: it has a timer.
+func TestMostBlocked(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	d1, d2 := open(t, path), open(t, path)
+	held := acquire(t, d1, request("holder"))
+	d2.side.mu.Lock()
+	d2.side.blocked = maxBlocked
+	d2.side.mu.Unlock()
+	w := livetest.Waiting(t, d2, request("waiter"))
+	d2.side.mu.Lock()
+	if n := d2.side.blocked; n != maxBlocked {
+		t.Errorf("%d threads wait, want %d at most", n, maxBlocked)
+	}
+	d2.side.mu.Unlock()
+	release(t, held)
+	if err := w.End(t); err != nil {
+		t.Errorf("Acquire without a thread of its own = %v", err)
+	}
+}
+
+// A driver unlocks the byte of a lease that has lapsed without a Release, although another one has
+// deleted its row: threads may wait for the byte.
+func TestLapsedByteIsUnlocked(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	d1, d2 := open(t, path), open(t, path)
+	req := request("lapses")
+	req.TTL = 20 * time.Millisecond
+	acquire(t, d1, req)
+	at, _ := d1.leases.Load(leaseKey{req.Name, req.ID})
+	release(t, acquire(t, d2, request("next"))) // waits for the end of the lease
+	other := request("other")
+	other.Name = "another name"
+	release(t, acquire(t, d1, other))
+	if d1.side.lockedHere(at.(int64)) {
+		t.Error("the byte of a lease that has lapsed is still locked")
+	}
+}
