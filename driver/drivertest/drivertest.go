@@ -145,11 +145,22 @@ func clauses() []clause {
 	return all
 }
 
-// needs returns a gate that is open if all gates are. The first gate that is shut gives the
-// reason.
+// gated returns the clauses behind another gate.
+func gated(g gate, all []clause) []clause {
+	for i := range all {
+		all[i].gate = needs(g, all[i].gate)
+	}
+	return all
+}
+
+// needs returns a gate that is open if all gates are; nil is one. The first gate that is shut gives
+// the reason.
 func needs(gates ...gate) gate {
 	return func(info driver.Info, h Harness) string {
 		for _, g := range gates {
+			if g == nil {
+				continue
+			}
 			if why := g(info, h); why != "" {
 				return why
 			}

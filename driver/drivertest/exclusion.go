@@ -26,9 +26,7 @@ func infoClauses() []clause {
 				l := t.acquire(d, t.req("a"))
 				check("with a lease held")
 				t.release(l)
-				if err := d.Close(); err != nil {
-					t.Fatalf("Close = %v", err)
-				}
+				t.mustAnswer(d.Close(), nil, "Close")
 				check("after Close")
 			},
 		},

@@ -22,12 +22,8 @@ func answerClauses() []clause {
 				d1, d2 := t.open(), t.open()
 				f := fault.Wrap(d1, dropFirstAnswer(fault.Renew))
 				l := t.acquire(f, t.req("a"))
-				if got := t.renew(f, l)[0]; !errors.Is(got.Err, fault.ErrInjected) {
-					t.Fatalf("Renew whose answer is lost = %v", got.Err)
-				}
-				if got := t.renew(f, l)[0]; got.Err != nil {
-					t.Errorf("Renew after one whose answer was lost = %v, want nil", got.Err)
-				}
+				t.mustAnswer(t.renew(f, l)[0].Err, fault.ErrInjected, "Renew whose answer is lost")
+				t.mustAnswer(t.renew(f, l)[0].Err, nil, "Renew after one whose answer was lost")
 				t.mustBeHeld(d2, t.req("b"), "after renewals of which one answer was lost")
 			},
 		},
@@ -39,17 +35,13 @@ func answerClauses() []clause {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				f := fault.Wrap(d1, dropFirstAnswer(fault.Release))
 				l := t.acquire(f, t.req("a"))
-				if err := l.Release(t.boundedContext()); !errors.Is(err, fault.ErrInjected) {
-					t.Fatalf("Release whose answer is lost = %v", err)
-				}
+				t.mustAnswer(l.Release(t.boundedContext()), fault.ErrInjected, "Release whose answer is lost")
 				next := t.acquire(d2, t.req("b"))
 				if err := l.Release(t.boundedContext()); err != nil && !errors.Is(err, driver.ErrLost) {
 					t.Errorf("Release after one whose answer was lost = %v, want nil or ErrLost", err)
 				}
 				t.mustBeHeld(d3, t.req("c"), "after the release was said again")
-				if err := t.renew(d2, next)[0].Err; err != nil {
-					t.Errorf("Renew after a stranger's release was said again = %v, want nil", err)
-				}
+				t.mustAnswer(t.renew(d2, next)[0].Err, nil, "Renew after a stranger's release was said again")
 			},
 		},
 	}
@@ -60,39 +52,34 @@ func dropFirstAnswer(op fault.Op) fault.Plan {
 }
 
 func severClauses() []clause {
-	return []clause{
+	return gated(canSever(), []clause{
 		{
 			name: "Sever/HolderKnowsFirst",
 			why: "a holder that is cut off has stopped, by its own clock or because it was told, before the store gives " +
 				"its lock to another",
-			gate: canSever(),
-			run:  holderKnowsFirst,
+			run: holderKnowsFirst,
 		},
 		{
 			name: "Sever/AcquireReturns",
 			why: "a caller's deadline is kept to within CancelTimeout, also when the store does not answer; the request " +
 				"lapses",
-			gate: canSever(),
-			run:  acquireReturns,
+			run: acquireReturns,
 		},
 		{
 			name: "Sever/Unavailable",
 			why: "a caller that gives up on a store that does not answer learns that it was the store, and not a holder, that " +
 				"made it wait",
-			gate: canSever(),
-			run:  severedIsUnavailable,
+			run: severedIsUnavailable,
 		},
 		{
 			name: "Sever/CancelWaiter",
 			why: "a waiter whose store hangs returns within CancelTimeout of the end of its context, and is withdrawn when " +
 				"the store is back",
-			gate: canSever(),
-			run:  cancelWaiter,
+			run: cancelWaiter,
 		},
 		{
 			name: "Sever/DeadWaiter",
 			why:  "a waiter that is cut off is passed over, or gets the lock and loses it after a TTL: the next one goes on",
-			gate: canSever(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				l := t.acquire(d1, t.req("a"))
@@ -106,7 +93,6 @@ func severClauses() []clause {
 		{
 			name: "Sever/RenewReturns",
 			why:  "Renew returns soon after its context is done: the next try, and the other leases, wait for it",
-			gate: canSever(),
 			run: func(t *trial) {
 				t.mustReturnInTime("Renew", func(ctx context.Context, d driver.Driver, l driver.Lease) error {
 					return d.Renew(ctx, []driver.Lease{l})[0].Err
@@ -116,7 +102,7 @@ func severClauses() []clause {
 		{
 			name: "Sever/RenewAllReturns",
 			why:  "a renewal of all leases asks the store: without an answer, none of them lasts longer",
-			gate: needs(canSever(), renewsAll()),
+			gate: renewsAll(),
 			run: func(t *trial) {
 				t.mustReturnInTime("Renew of all leases", func(ctx context.Context, d driver.Driver, _ driver.Lease) error {
 					return d.Renew(ctx, nil)[0].Err
@@ -126,7 +112,6 @@ func severClauses() []clause {
 		{
 			name: "Sever/HolderReturns",
 			why:  "SetHolder returns soon after its context is done: what people see is not worth a wait",
-			gate: canSever(),
 			run: func(t *trial) {
 				t.mustReturnInTime("SetHolder", func(ctx context.Context, _ driver.Driver, l driver.Lease) error {
 					return l.SetHolder(ctx, driver.Holder{Label: "label"})
@@ -136,7 +121,6 @@ func severClauses() []clause {
 		{
 			name: "Sever/ReleaseReturns",
 			why:  "Release returns soon after its context is done: a program that shuts down does not hang on a dead store",
-			gate: canSever(),
 			run: func(t *trial) {
 				t.mustReturnInTime("Release", func(ctx context.Context, _ driver.Driver, l driver.Lease) error {
 					return l.Release(ctx)
@@ -146,7 +130,6 @@ func severClauses() []clause {
 		{
 			name: "Sever/StatusReturns",
 			why:  "Status returns soon after its context is done: a readiness probe of a dead store must not hang with it",
-			gate: canSever(),
 			run: func(t *trial) {
 				t.mustReturnInTime("Status", func(ctx context.Context, d driver.Driver, _ driver.Lease) error {
 					_, err := d.Status(ctx, t.lockName)
@@ -157,10 +140,9 @@ func severClauses() []clause {
 		{
 			name: "Sever/Healed",
 			why:  "when the network is back the driver works again, and what was lost meanwhile stays lost",
-			gate: canSever(),
 			run:  healed,
 		},
-	}
+	})
 }
 
 func stallClauses() []clause {
@@ -354,9 +336,7 @@ func healed(t *trial) {
 		}
 		return nil
 	})
-	if err := t.renew(d2, next)[0].Err; err != nil {
-		t.Errorf("Renew by the present holder = %v, want nil", err)
-	}
+	t.mustAnswer(t.renew(d2, next)[0].Err, nil, "Renew by the present holder")
 }
 
 // noSecret provokes errors and searches them for the secret.

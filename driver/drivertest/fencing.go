@@ -9,11 +9,10 @@ import (
 )
 
 func fencingClauses() []clause {
-	return []clause{
+	return gated(fencing(), []clause{
 		{
 			name: "Fencing/Increases",
 			why:  "a resource tells the present holder from a former one by the greater token",
-			gate: fencing(),
 			run: func(t *trial) {
 				d := t.open()
 				var last uint64
@@ -25,7 +24,6 @@ func fencingClauses() []clause {
 		{
 			name: "Fencing/AcrossDrivers",
 			why:  "tokens order the holds of all processes, not those of each",
-			gate: fencing(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				var last uint64
@@ -40,7 +38,7 @@ func fencingClauses() []clause {
 		{
 			name: "Fencing/AfterExpiry",
 			why:  "the hold that expired is the very one whose late writes the next token must fence off",
-			gate: needs(fencing(), leaseTenure()),
+			gate: leaseTenure(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				old := t.acquire(d1, t.shortReq("a"))
@@ -53,7 +51,6 @@ func fencingClauses() []clause {
 		{
 			name: "Fencing/AfterIdle",
 			why:  "the number outlives the lock: a counter that lapses when nobody is interested starts again below",
-			gate: fencing(),
 			run: func(t *trial) {
 				d := t.open()
 				last := t.nextToken(d, 0, "a")
@@ -68,13 +65,11 @@ func fencingClauses() []clause {
 		{
 			name: "Fencing/AcrossRestart",
 			why:  "a restart of the store must not hand out tokens that resources have seen before",
-			gate: needs(fencing(), canRestart()),
+			gate: canRestart(),
 			run: func(t *trial) {
 				d := t.open()
 				last := t.nextToken(d, 0, "a")
-				if err := d.Close(); err != nil {
-					t.Fatalf("Close = %v", err)
-				}
+				t.mustAnswer(d.Close(), nil, "Close")
 				t.h.Restart(t.T)
 				t.nextToken(t.open(), last, "b")
 			},
@@ -82,7 +77,6 @@ func fencingClauses() []clause {
 		{
 			name: "Fencing/Reserved",
 			why:  "tokens reserved for local hand-overs belong to that lease, used or not: the next one lies beyond them",
-			gate: fencing(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				var last uint64
@@ -105,7 +99,6 @@ func fencingClauses() []clause {
 		{
 			name: "Fencing/Bounded",
 			why:  "no request may drive the tokens to their end, or so far ahead that no clock catches up with them",
-			gate: fencing(),
 			run: func(t *trial) {
 				for i, shared := range []bool{false, t.info.Shared} {
 					d := t.open()
@@ -124,7 +117,7 @@ func fencingClauses() []clause {
 				}
 			},
 		},
-	}
+	})
 }
 
 // nextToken takes and releases a lease, whose token must be greater than last, and returns its

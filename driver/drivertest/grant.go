@@ -25,34 +25,32 @@ func grantClauses() []clause {
 			name: "Grant/OtherProcess",
 			why:  "a lease is written down by name and id, and kept or released by another process",
 			gate: leaseTenure(),
-			run: func(t *trial) {
-				t.eachKind(func(newReq func(id string) driver.Request) {
-					d1, d2 := t.open(), t.open()
-					req := newReq("a")
-					l := t.acquire(d1, req)
-					there := d2.Lease(req.Name, l.ID(), req.TTL)
-					if g := there.Grant(); there.ID() != l.ID() || g != (driver.Grant{}) {
-						t.Errorf("Lease of an id has another id, or knows of a grant, %+v", g)
-					}
-					if got := t.renew(d2, there)[0]; got.Err != nil || got.Start.IsZero() {
-						t.Errorf("Renew in another process = %+v, want a Start", got)
-					}
-					want := driver.Holder{Host: "other.example", PID: 4711, Label: "next"}
-					t.setHolder(there, want)
-					if st := t.statusOf(d1, req.Name); len(st.Holders) != 1 || st.Holders[0].Holder != want {
-						t.Errorf("Status after SetHolder in another process = %+v, want %+v as the holder", st, want)
-					}
-					t.release(there)
-					t.mustBeLost(d1, l, "of a lease that another process has released")
-					t.mustBeLost(d2, there, "of a lease that was released")
-				})
-			},
+			run: onEachKind(func(t *trial, newReq func(id string) driver.Request) {
+				d1, d2 := t.open(), t.open()
+				req := newReq("a")
+				l := t.acquire(d1, req)
+				there := d2.Lease(req.Name, l.ID(), req.TTL)
+				if g := there.Grant(); there.ID() != l.ID() || g != (driver.Grant{}) {
+					t.Errorf("Lease of an id has another id, or knows of a grant, %+v", g)
+				}
+				if got := t.renew(d2, there)[0]; got.Err != nil || got.Start.IsZero() {
+					t.Errorf("Renew in another process = %+v, want a Start", got)
+				}
+				want := driver.Holder{Host: "other.example", PID: 4711, Label: "next"}
+				t.setHolder(there, want)
+				if st := t.statusOf(d1, req.Name); len(st.Holders) != 1 || st.Holders[0].Holder != want {
+					t.Errorf("Status after SetHolder in another process = %+v, want %+v as the holder", st, want)
+				}
+				t.release(there)
+				t.mustBeLost(d1, l, "of a lease that another process has released")
+				t.mustBeLost(d2, there, "of a lease that was released")
+			}),
 		},
 		{
 			name: "Grant/OtherSession",
 			why:  "where a lease ends with a session, another process is told that it can't act on it, and changes nothing",
 			gate: sessionTenure(),
-			run:  func(t *trial) { t.eachKind(t.otherSession) },
+			run:  onEachKind(otherSession),
 		},
 		{
 			name: "Grant/NotWaiting",
@@ -74,65 +72,51 @@ func grantClauses() []clause {
 			name: "Grant/AnotherID",
 			why:  "a request of an earlier attempt or grant changes nothing, whenever it arrives",
 			gate: leaseTenure(),
-			run: func(t *trial) {
-				t.eachKind(func(newReq func(id string) driver.Request) {
-					d1, d2 := t.open(), t.open()
-					req := newReq("b")
-					old := t.acquire(d1, newReq("a"))
-					t.release(old)
-					l := t.acquire(d1, req)
-					before := t.statusOf(d2, req.Name)
-					t.lateRequests(d2, d2.Lease(req.Name, old.ID(), req.TTL))
-					if after := t.statusOf(d2, req.Name); len(after.Holders) != 1 ||
-						after.Holders[0].Holder != before.Holders[0].Holder {
-						t.Errorf("after late requests of an earlier grant, Status = %+v; before them, %+v", after, before)
-					}
-					if err := t.renew(d1, l)[0].Err; err != nil {
-						t.Errorf("Renew after late requests of an earlier grant = %v, want nil", err)
-					}
-				})
-			},
+			run: onEachKind(func(t *trial, newReq func(id string) driver.Request) {
+				d1, d2 := t.open(), t.open()
+				req := newReq("b")
+				old := t.acquire(d1, newReq("a"))
+				t.release(old)
+				l := t.acquire(d1, req)
+				before := t.statusOf(d2, req.Name)
+				t.lateRequests(d2, d2.Lease(req.Name, old.ID(), req.TTL))
+				if after := t.statusOf(d2, req.Name); len(after.Holders) != 1 ||
+					after.Holders[0].Holder != before.Holders[0].Holder {
+					t.Errorf("after late requests of an earlier grant, Status = %+v; before them, %+v", after, before)
+				}
+				t.mustAnswer(t.renew(d1, l)[0].Err, nil, "Renew after late requests of an earlier grant")
+			}),
 		},
 		{
 			name: "Grant/NeverShortened",
 			why:  "a renewal with a shorter TTL, as of a process that had the lease before, leaves the later end",
 			gate: leaseTenure(),
-			run: func(t *trial) {
-				t.eachKind(func(newReq func(id string) driver.Request) {
-					d1, d2 := t.open(), t.open()
-					req := newReq("a")
-					l := t.acquire(d1, req)
-					if err := t.renew(d2, d2.Lease(req.Name, l.ID(), t.h.TTL))[0].Err; err != nil {
-						t.Errorf("Renew with a shorter TTL = %v, want nil", err)
-					}
-					t.sleep(t.h.TTL + t.h.TTL/4)
-					if err := t.renew(d1, l)[0].Err; err != nil {
-						t.Errorf("Renew after one with a shorter TTL = %v, want nil", err)
-					}
-				})
-			},
+			run: onEachKind(func(t *trial, newReq func(id string) driver.Request) {
+				d1, d2 := t.open(), t.open()
+				req := newReq("a")
+				l := t.acquire(d1, req)
+				t.mustAnswer(t.renew(d2, d2.Lease(req.Name, l.ID(), t.h.TTL))[0].Err, nil, "Renew with a shorter TTL")
+				t.sleep(t.h.TTL + t.h.TTL/4)
+				t.mustAnswer(t.renew(d1, l)[0].Err, nil, "Renew after one with a shorter TTL")
+			}),
 		},
 		{
 			name: "Grant/MinHold",
 			why:  "a release by another process keeps the lock for MinHold, and a person can end that by force",
 			gate: leaseTenure(),
-			run: func(t *trial) {
-				t.eachKind(func(newReq func(id string) driver.Request) {
-					d1, d2 := t.open(), t.open()
-					req := newReq("a")
-					req.MinHold = t.longTTL()
-					l := t.acquire(d1, req)
-					t.release(d2.Lease(req.Name, l.ID(), req.TTL))
-					t.mustBeLost(d1, l, "of a lease that another process has released, and MinHold keeps")
-					if st := t.statusOf(d1, req.Name); len(st.Holders) != 1 || st.Holders[0].Holder.Kind != driver.KindKept {
-						t.Fatalf("Status of a lock that MinHold keeps = %+v, want one holder that is kept", st)
-					}
-					if err := d1.Break(t.boundedContext(), req.Name, l.ID()); err != nil {
-						t.Fatalf("Break of what MinHold keeps = %v, want nil", err)
-					}
-					t.release(t.acquire(d1, newReq("b")))
-				})
-			},
+			run: onEachKind(func(t *trial, newReq func(id string) driver.Request) {
+				d1, d2 := t.open(), t.open()
+				req := newReq("a")
+				req.MinHold = t.longTTL()
+				l := t.acquire(d1, req)
+				t.release(d2.Lease(req.Name, l.ID(), req.TTL))
+				t.mustBeLost(d1, l, "of a lease that another process has released, and MinHold keeps")
+				if st := t.statusOf(d1, req.Name); len(st.Holders) != 1 || st.Holders[0].Holder.Kind != driver.KindKept {
+					t.Fatalf("Status of a lock that MinHold keeps = %+v, want one holder that is kept", st)
+				}
+				t.mustAnswer(d1.Break(t.boundedContext(), req.Name, l.ID()), nil, "Break of what MinHold keeps")
+				t.release(t.acquire(d1, newReq("b")))
+			}),
 		},
 		{
 			name: "Grant/MinHoldOfWaiter",
@@ -153,8 +137,7 @@ func (t *trial) isUnsupported(err error) bool {
 }
 
 // otherSession has a driver act on a lease that belongs to the session of another one.
-func (t *trial) otherSession(newReq func(id string) driver.Request) {
-	t.Helper()
+func otherSession(t *trial, newReq func(id string) driver.Request) {
 	d1, d2 := t.open(), t.open()
 	req := newReq("a")
 	l := t.acquire(d1, req)
@@ -171,9 +154,7 @@ func (t *trial) otherSession(newReq func(id string) driver.Request) {
 			t.Errorf("%s through another session = %v, want ErrUnsupported", what, err)
 		}
 	}
-	if err := t.renew(d1, l)[0].Err; err != nil {
-		t.Errorf("Renew after what another session has tried = %v, want nil", err)
-	}
+	t.mustAnswer(t.renew(d1, l)[0].Err, nil, "Renew after what another session has tried")
 }
 
 // minHoldOfWaiter releases a hold that had to wait: by itself, or by its id through another driver.
@@ -205,20 +186,21 @@ func (t *trial) minHoldOfWaiter(byID bool) {
 	}
 }
 
-// eachKind calls f with a maker of requests for a lock of each kind that the driver has: a
+// onEachKind runs f with a maker of requests for a lock of each kind that the driver has: a
 // reader, a slot and the exclusive one. Two requests of one call have one name.
-func (t *trial) eachKind(f func(newReq func(id string) driver.Request)) {
-	t.Helper()
-	if t.info.Shared {
-		t.lockName = t.name("shared")
-		f(t.sharedReq)
+func onEachKind(f func(t *trial, newReq func(id string) driver.Request)) func(*trial) {
+	return func(t *trial) {
+		if t.info.Shared {
+			t.lockName = t.name("shared")
+			f(t, t.sharedReq)
+		}
+		if t.info.Slots {
+			t.lockName = t.name("slots")
+			f(t, func(id string) driver.Request { return t.slotReq(id, 1) })
+		}
+		t.lockName = t.name("alone")
+		f(t, t.req)
 	}
-	if t.info.Slots {
-		t.lockName = t.name("slots")
-		f(func(id string) driver.Request { return t.slotReq(id, 1) })
-	}
-	t.lockName = t.name("alone")
-	f(t.req)
 }
 
 // lateRequests sends each request that names a grant, for one that has ended.
@@ -230,8 +212,6 @@ func (t *trial) lateRequests(d driver.Driver, l driver.Lease) {
 		"SetHolder": l.SetHolder(t.boundedContext(), driver.Holder{Label: "late"}),
 		"Break":     d.Break(t.boundedContext(), t.lockName, l.ID()),
 	} {
-		if !errors.Is(err, driver.ErrLost) {
-			t.Errorf("%s of an earlier grant = %v, want ErrLost", what, err)
-		}
+		t.mustAnswer(err, driver.ErrLost, "%s of an earlier grant", what)
 	}
 }

@@ -1,24 +1,21 @@
 package drivertest
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/sniblock/snib/driver"
 )
 
 func holderClauses() []clause {
-	return []clause{
+	return gated(named(), []clause{
 		{
 			name: "Holder/Shown",
 			why:  "people see what a holder is doing now, and of whose hold they see it",
-			gate: named(),
 			run:  holderIsShown,
 		},
 		{
 			name: "Holder/KeepsQueue",
 			why:  "a holder that says how far it is has not released: nobody else is granted the lock for it",
-			gate: named(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				l := t.acquire(d1, t.req("a"))
@@ -27,9 +24,7 @@ func holderClauses() []clause {
 					t.setHolder(l, driver.Holder{Label: fmt.Sprint("part ", i)})
 				}
 				t.mustBeWaiting(next, "after the holder has changed its label")
-				if err := t.renew(d1, l)[0].Err; err != nil {
-					t.Errorf("Renew after SetHolder = %v, want nil", err)
-				}
+				t.mustAnswer(t.renew(d1, l)[0].Err, nil, "Renew after SetHolder")
 				t.release(l)
 				t.mustBeGranted(next)
 			},
@@ -37,25 +32,22 @@ func holderClauses() []clause {
 		{
 			name: "Holder/Ended",
 			why:  "a lease that has ended is neither brought back nor shown in place of the present holder",
-			gate: named(),
 			run:  holderOfEnded,
 		},
 		{
 			name: "Holder/One",
 			why:  "each of several holders has a label of its own",
-			gate: needs(named(), when(func(i driver.Info, _ Harness) bool { return i.Shared || i.Slots },
-				"the driver has locks of one kind only")),
+			gate: when(func(i driver.Info, _ Harness) bool { return i.Shared || i.Slots },
+				"the driver has locks of one kind only"),
 			run: holderOfOne,
 		},
-	}
+	})
 }
 
 // setHolder changes how the holder of a lease that is held is shown.
 func (t *trial) setHolder(l driver.Lease, h driver.Holder) {
 	t.Helper()
-	if err := t.retryIfLate(func() error { return l.SetHolder(t.boundedContext(), h) }); err != nil {
-		t.Fatalf("SetHolder of a lease = %v, want nil", err)
-	}
+	t.mustAnswer(t.retryIfLate(func() error { return l.SetHolder(t.boundedContext(), h) }), nil, "SetHolder of a lease")
 }
 
 func holderIsShown(t *trial) {
@@ -81,9 +73,7 @@ func holderIsShown(t *trial) {
 			t.Errorf("Held = %v before SetHolder, and %v after it", was, h.Held)
 		}
 	}
-	if err := t.renew(d1, l)[0].Err; err != nil {
-		t.Errorf("Renew after SetHolder = %v, want nil", err)
-	}
+	t.mustAnswer(t.renew(d1, l)[0].Err, nil, "Renew after SetHolder")
 	if got := t.status(d2).Holders; len(got) != 1 || got[0].Holder != last {
 		t.Errorf("Status after a renewal shows %+v, want one holder as SetHolder has set it", got)
 	}
@@ -94,9 +84,7 @@ func holderOfEnded(t *trial) {
 	mustBeLost := func(l driver.Lease, when string) {
 		t.Helper()
 		err := t.retryIfLate(func() error { return l.SetHolder(t.boundedContext(), driver.Holder{Label: "too late"}) })
-		if !errors.Is(err, driver.ErrLost) {
-			t.Errorf("SetHolder of a lease that %s = %v, want ErrLost", when, err)
-		}
+		t.mustAnswer(err, driver.ErrLost, "SetHolder of a lease that %s", when)
 	}
 	released := t.acquire(d1, t.req("a"))
 	t.release(released)
@@ -111,9 +99,7 @@ func holderOfEnded(t *trial) {
 	if len(st.Holders) != 1 || st.Holders[0].ID != next.ID() || st.Holders[0].Holder != req.Holder {
 		t.Fatalf("after SetHolder of a lease that was released, Status = %+v; want %+v as the holder", st, req)
 	}
-	if err := d1.Break(t.boundedContext(), t.lockName, next.ID()); err != nil {
-		t.Fatalf("Break = %v, want nil", err)
-	}
+	t.mustAnswer(d1.Break(t.boundedContext(), t.lockName, next.ID()), nil, "Break")
 	mustBeLost(next, "was broken")
 }
 
@@ -133,9 +119,7 @@ func holderOfOne(t *trial) {
 		if len(got) != 2 || got[l.ID()] != "changed" || got[l2.ID()] != "other" {
 			t.Errorf("labels by id after SetHolder(%q) of %q = %q", "changed", l.ID(), got)
 		}
-		if err := t.renew(d1, l)[0].Err; err != nil {
-			t.Errorf("Renew after SetHolder = %v, want nil", err)
-		}
+		t.mustAnswer(t.renew(d1, l)[0].Err, nil, "Renew after SetHolder")
 	}
 	if t.info.Shared {
 		check("shared", t.sharedReq)

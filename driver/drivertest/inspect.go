@@ -317,18 +317,15 @@ func (t *trial) list(d driver.Driver, prefix string, check func(driver.Status)) 
 }
 
 func breakClauses() []clause {
-	return []clause{
+	return gated(named(), []clause{
 		{
 			name: "Break/Frees",
 			why:  "a hold that hangs is freed by force: waiters go on, and its holder is told by its next renewal",
-			gate: named(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				l := t.acquire(d1, t.req("a"))
 				w := t.startWaiting(d2, t.req("b"))
-				if err := d3.Break(t.boundedContext(), t.lockName, l.ID()); err != nil {
-					t.Fatalf("Break = %v", err)
-				}
+				t.mustAnswer(d3.Break(t.boundedContext(), t.lockName, l.ID()), nil, "Break")
 				next := t.mustBeGranted(w)
 				if t.info.Fencing > driver.FencingNone && next.Grant().Token <= l.Grant().Token {
 					t.Errorf("Token after Break = %d, want more than %d", next.Grant().Token, l.Grant().Token)
@@ -338,7 +335,7 @@ func breakClauses() []clause {
 		{
 			name: "Break/TellsHolder",
 			why:  "a holder whose lease is broken by force is told at once, not at its next renewal: until then two work",
-			gate: needs(named(), tellsLoss()),
+			gate: tellsLoss(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				// The second request uses connections that exist already.
@@ -347,9 +344,7 @@ func breakClauses() []clause {
 					req := t.req(id)
 					losses := recordLosses(&req)
 					l := t.acquire(d1, req)
-					if err := d2.Break(t.boundedContext(), t.lockName, l.ID()); err != nil {
-						t.Fatalf("Break = %v", err)
-					}
+					t.mustAnswer(d2.Break(t.boundedContext(), t.lockName, l.ID()), nil, "Break")
 					if err, ok := await(t, losses, 0); !ok || !errors.Is(err, driver.ErrLost) {
 						t.Errorf("OnLost after a Break was called: %v, with %v; want it called soon, with ErrLost", ok, err)
 					}
@@ -359,23 +354,17 @@ func breakClauses() []clause {
 		{
 			name: "Break/EndsTheLease",
 			why:  "the hold that was broken is lost: neither renewal nor release may touch what comes after it",
-			gate: named(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				l := t.acquire(d1, t.req("a"))
-				if err := d2.Break(t.boundedContext(), t.lockName, l.ID()); err != nil {
-					t.Fatalf("Break = %v", err)
-				}
+				t.mustAnswer(d2.Break(t.boundedContext(), t.lockName, l.ID()), nil, "Break")
 				t.mustBeLost(d1, l, "of a hold that was broken")
-				if err := l.Release(t.boundedContext()); !errors.Is(err, driver.ErrLost) {
-					t.Errorf("Release of a hold that was broken = %v, want ErrLost", err)
-				}
+				t.mustAnswer(l.Release(t.boundedContext()), driver.ErrLost, "Release of a hold that was broken")
 			},
 		},
 		{
 			name: "Break/ComparesID",
 			why:  "Break compares and frees in one step: a person who saw one holder must not break another",
-			gate: named(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				t.acquire(d1, t.req("a"))
@@ -385,21 +374,18 @@ func breakClauses() []clause {
 		{
 			name: "Break/Free",
 			why:  "a hold that has ended in the meantime is answered with ErrLost",
-			gate: named(),
 			run: func(t *trial) {
 				d := t.open()
 				l := t.acquire(d, t.req("a"))
 				t.release(l)
-				if err := d.Break(t.boundedContext(), t.lockName, l.ID()); !errors.Is(err, driver.ErrLost) {
-					t.Errorf("Break of a hold that was released = %v, want ErrLost", err)
-				}
+				t.mustAnswer(d.Break(t.boundedContext(), t.lockName, l.ID()), driver.ErrLost, "Break of a hold that was released")
 			},
 		},
 		{
 			name: "Break/OneOfMany",
 			why:  "Break frees exactly one hold: the other readers, or holders of slots, go on",
-			gate: needs(named(), when(func(i driver.Info, _ Harness) bool { return i.Shared || i.Slots },
-				"the driver has locks of one holder only")),
+			gate: when(func(i driver.Info, _ Harness) bool { return i.Shared || i.Slots },
+				"the driver has locks of one holder only"),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				newReq := func(id string) driver.Request {
@@ -409,25 +395,19 @@ func breakClauses() []clause {
 					return t.slotReq(id, 3)
 				}
 				broken, spared := t.acquire(d1, newReq("a")), t.acquire(d2, newReq("b"))
-				if err := d3.Break(t.boundedContext(), t.lockName, broken.ID()); err != nil {
-					t.Fatalf("Break = %v", err)
-				}
+				t.mustAnswer(d3.Break(t.boundedContext(), t.lockName, broken.ID()), nil, "Break")
 				t.mustBeLost(d1, broken, "of the hold that was broken")
-				if err := t.renew(d2, spared)[0].Err; err != nil {
-					t.Errorf("Renew of a hold beside the one that was broken = %v, want nil", err)
-				}
+				t.mustAnswer(t.renew(d2, spared)[0].Err, nil, "Renew of a hold beside the one that was broken")
 			},
 		},
-	}
+	})
 }
 
 // mustBreakNothing checks that Break refuses what is not the present hold, and leaves that hold
 // alone.
 func (t *trial) mustBreakNothing(d driver.Driver, id string) {
 	t.Helper()
-	if err := d.Break(t.boundedContext(), t.lockName, id); !errors.Is(err, driver.ErrLost) {
-		t.Errorf("Break of another id = %v, want ErrLost", err)
-	}
+	t.mustAnswer(d.Break(t.boundedContext(), t.lockName, id), driver.ErrLost, "Break of another id")
 	t.mustBeHeld(d, t.req("probe"), "after Break of another id")
 }
 
@@ -449,9 +429,7 @@ func withdrawClauses() []clause {
 				req.ID = l.ID()
 				t.withdraw(d2, req)
 				t.withdraw(d2, nobody)
-				if err := t.renew(d1, l)[0].Err; err != nil {
-					t.Errorf("Renew of a hold whose id was withdrawn = %v, want nil", err)
-				}
+				t.mustAnswer(t.renew(d1, l)[0].Err, nil, "Renew of a hold whose id was withdrawn")
 				t.mustBeHeld(d2, t.req("probe"), "after the id of the holder was withdrawn")
 			},
 		},
@@ -490,7 +468,5 @@ func (t *trial) withdraw(d driver.Driver, req driver.Request) {
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.skip("the store itself ends the places of dead waiters")
 	}
-	if err != nil {
-		t.Fatalf("Withdraw = %v", err)
-	}
+	t.mustAnswer(err, nil, "Withdraw")
 }

@@ -71,9 +71,7 @@ func leaseClauses() []clause {
 				l := t.acquire(d, t.req("a"))
 				want := l.Grant()
 				t.sleep(t.h.TTL / 10)
-				if err := t.renew(d, l)[0].Err; err != nil {
-					t.Fatalf("Renew = %v", err)
-				}
+				t.mustAnswer(t.renew(d, l)[0].Err, nil, "Renew")
 				if got := l.Grant(); got != want {
 					t.Errorf("Grant after a renewal = %+v, want %+v as before", got, want)
 				}
@@ -132,9 +130,7 @@ func notEarly(t *trial) {
 		if end.Reached(driver.Now()) {
 			return false
 		}
-		if !errors.Is(err, driver.ErrHeld) {
-			t.Fatalf("Acquire a tenth of the TTL before its end = %v, want ErrHeld", err)
-		}
+		t.mustAnswer(err, driver.ErrHeld, "Acquire a tenth of the TTL before its end")
 		_, at := t.acquireByPolling(d2, t.req("c"), req.TTL+waitTimeout)
 		if early := end.Left(at); early > maxRounding {
 			t.Fatalf("granted to another %v before Start+TTL of the holder", early)
@@ -182,9 +178,7 @@ func renewClauses() []clause {
 				l := t.acquire(d, t.req("a"))
 				t.checkStart("of a renewal", 0, func() driver.Instant {
 					got := t.renew(d, l)[0]
-					if got.Err != nil {
-						t.Fatalf("Renew = %v", got.Err)
-					}
+					t.mustAnswer(got.Err, nil, "Renew")
 					return got.Start
 				})
 				t.release(l)
@@ -226,9 +220,7 @@ func renewClauses() []clause {
 					if i != broken {
 						continue
 					}
-					if err := d2.Break(t.boundedContext(), req.Name, l.ID()); err != nil {
-						t.Fatalf("Break = %v", err)
-					}
+					t.mustAnswer(d2.Break(t.boundedContext(), req.Name, l.ID()), nil, "Break")
 				}
 				t.renewAll(d1)
 				for i, told := range losses {
@@ -281,9 +273,7 @@ func renewClauses() []clause {
 				t.waitForExpiry(d2, l)
 				other := t.acquire(d2, t.req("b"))
 				t.mustBeLost(d1, l, "of a lease that has expired, with the lock held by another,")
-				if err := t.renew(d2, other)[0].Err; err != nil {
-					t.Errorf("Renew by the holder after a stranger's = %v, want nil", err)
-				}
+				t.mustAnswer(t.renew(d2, other)[0].Err, nil, "Renew by the holder after a stranger's")
 			},
 		},
 	}
@@ -301,9 +291,7 @@ func renewalExtends(t *trial) {
 			if end.Left(driver.Now()) < req.TTL/20 { // a driver that allows for drift ends a lease early
 				return false
 			}
-			if got.Err != nil {
-				t.Fatalf("Renew in time = %v, want nil", got.Err)
-			}
+			t.mustAnswer(got.Err, nil, "Renew in time")
 			end = got.Start.Add(leaseLength(l, req))
 		}
 		t.sleep(end.Left(driver.Now()) - req.TTL/10)
@@ -311,9 +299,7 @@ func renewalExtends(t *trial) {
 		if end.Reached(driver.Now()) {
 			return false
 		}
-		if !errors.Is(err, driver.ErrHeld) {
-			t.Fatalf("Acquire before the end of a renewed lease = %v, want ErrHeld", err)
-		}
+		t.mustAnswer(err, driver.ErrHeld, "Acquire before the end of a renewed lease")
 		return true
 	})
 }
@@ -366,9 +352,7 @@ func releaseClauses() []clause {
 				next := t.acquire(d2, t.req("b"))
 				_ = l.Release(t.boundedContext()) // another clause checks the answer
 				t.mustBeHeld(d3, t.req("c"), "after a late release by the holder before")
-				if err := t.renew(d2, next)[0].Err; err != nil {
-					t.Errorf("Renew after a late release by the holder before = %v, want nil", err)
-				}
+				t.mustAnswer(t.renew(d2, next)[0].Err, nil, "Renew after a late release by the holder before")
 			},
 		},
 		{
@@ -385,12 +369,8 @@ func releaseClauses() []clause {
 						// An answer may have been lost. It may have said that the lease was freed.
 						return false
 					}
-					if !errors.Is(err, driver.ErrLost) {
-						t.Errorf("Release of an expired lease = %v, want ErrLost", err)
-					}
-					if err := l.Release(t.boundedContext()); !errors.Is(err, driver.ErrLost) {
-						t.Errorf("Release of an expired lease, again, = %v, want ErrLost", err)
-					}
+					t.mustAnswer(err, driver.ErrLost, "Release of an expired lease")
+					t.mustAnswer(l.Release(t.boundedContext()), driver.ErrLost, "Release of an expired lease, again,")
 					return true
 				})
 			},
@@ -415,9 +395,7 @@ func releaseClauses() []clause {
 				next := t.acquire(d2, t.req("b"))
 				_ = l.Release(t.boundedContext()) // another clause checks the answer
 				t.mustBeHeld(d3, t.req("c"), "after the second release by the holder before")
-				if err := t.renew(d2, next)[0].Err; err != nil {
-					t.Errorf("Renew after the second release by the holder before = %v, want nil", err)
-				}
+				t.mustAnswer(t.renew(d2, next)[0].Err, nil, "Renew after the second release by the holder before")
 			},
 		},
 	}
@@ -441,9 +419,7 @@ func sessionClauses() []clause {
 				t.acquire(d1, t.req("a"))
 				w := t.startWaiting(d2, t.req("b"))
 				closed := time.Now()
-				if err := d1.Close(); err != nil {
-					t.Fatalf("Close = %v", err)
-				}
+				t.mustAnswer(d1.Close(), nil, "Close")
 				t.mustBeGranted(w)
 				if took := w.returnedTime.Sub(closed); took > t.slack() {
 					t.Errorf("granted %v after the holder's driver was closed", took)
@@ -460,9 +436,7 @@ func sessionClauses() []clause {
 				req.LockDelay = t.info.SessionTTL / 2
 				t.acquire(d1, req)
 				closed := time.Now()
-				if err := d1.Close(); err != nil {
-					t.Fatalf("Close = %v", err)
-				}
+				t.mustAnswer(d1.Close(), nil, "Close")
 				w := t.startAcquire(d2, t.req("b"))
 				t.mustBeGrantedWithin(w, 3*t.info.SessionTTL+waitTimeout)
 				if kept := w.returnedTime.Sub(closed); kept < req.LockDelay {

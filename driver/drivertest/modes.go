@@ -10,11 +10,10 @@ import (
 )
 
 func sharedClauses() []clause {
-	return []clause{
+	return gated(shared(), []clause{
 		{
 			name: "Shared/ReadersTogether",
 			why:  "readers share the lock, also over processes: that is what they ask for",
-			gate: shared(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				a := t.acquire(d1, t.sharedReq("a"))
@@ -22,9 +21,7 @@ func sharedClauses() []clause {
 				c := t.acquire(d2, t.sharedReq("c"))
 				t.release(b)
 				for i, got := range t.renew(d1, a) {
-					if got.Err != nil {
-						t.Errorf("Renew of reader %d after another's release = %v, want nil", i, got.Err)
-					}
+					t.mustAnswer(got.Err, nil, "Renew of reader %d after another's release", i)
 				}
 				t.release(a)
 				t.release(c)
@@ -33,7 +30,6 @@ func sharedClauses() []clause {
 		{
 			name: "Shared/WriterExcludesReaders",
 			why:  "who writes is alone",
-			gate: shared(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				l := t.acquire(d1, t.req("writer"))
@@ -45,7 +41,6 @@ func sharedClauses() []clause {
 		{
 			name: "Shared/ReadersExcludeWriter",
 			why:  "a writer waits for the last reader, and not just for the first",
-			gate: shared(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				a, b := t.acquire(d1, t.sharedReq("a")), t.acquire(d2, t.sharedReq("b"))
@@ -59,7 +54,6 @@ func sharedClauses() []clause {
 		{
 			name: "Shared/WriterWaits",
 			why:  "the release of the last reader wakes a writer as any release wakes a waiter",
-			gate: shared(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				a, b := t.acquire(d1, t.sharedReq("a")), t.acquire(d2, t.sharedReq("b"))
@@ -73,7 +67,6 @@ func sharedClauses() []clause {
 		{
 			name: "Shared/ReadersResume",
 			why:  "all readers that waited for a writer go on when it is done; they do not wait for one another",
-			gate: shared(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				l := t.acquire(d1, t.req("writer"))
@@ -89,13 +82,11 @@ func sharedClauses() []clause {
 		{
 			name: "Shared/WriterNotStarved",
 			why:  "a stream of readers that overlap would keep a writer out for ever, were later readers always let in",
-			gate: shared(),
 			run:  writerNotStarved,
 		},
 		{
 			name: "Shared/WriterGivesUp",
 			why:  "readers that were held back for a writer go on when it gives up; nothing else would wake them",
-			gate: shared(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				t.acquire(d1, t.sharedReq("a"))
@@ -110,7 +101,7 @@ func sharedClauses() []clause {
 		{
 			name: "Shared/DeadReader",
 			why:  "a reader that died holds writers up for a TTL, and its ghost does not hold with those that live",
-			gate: needs(shared(), leaseTenure()),
+			gate: leaseTenure(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				req := t.sharedReq("dead")
@@ -127,14 +118,14 @@ func sharedClauses() []clause {
 		{
 			name: "Shared/UniqueTokens",
 			why:  "readers that hold together still have a token each, above all before",
-			gate: needs(shared(), fencing()),
+			gate: fencing(),
 			run: func(t *trial) {
 				ds := []driver.Driver{t.open(), t.open(), t.open()}
 				t.mustRise(t.acquire(ds[0], t.req("writer")), true,
 					func(i int) driver.Lease { return t.acquire(ds[i], t.sharedReq(fmt.Sprint(i))) })
 			},
 		},
-	}
+	})
 }
 
 // sharedReq is like req, for the read side.
@@ -176,9 +167,7 @@ func writerNotStarved(t *trial) {
 		if errors.Is(err, driver.ErrHeld) {
 			break // held back: the stream has a gap now
 		}
-		if err != nil {
-			t.Fatalf("Acquire by a reader = %v", err)
-		}
+		t.mustAnswer(err, nil, "Acquire by a reader")
 		present = next
 		if i > 100 && time.Since(start) > 2*t.h.TTL {
 			t.Fatalf("%d readers came and went past a writer that waited", i)
@@ -189,11 +178,10 @@ func writerNotStarved(t *trial) {
 }
 
 func slotsClauses() []clause {
-	return []clause{
+	return gated(slots(), []clause{
 		{
 			name: "Slots/Together",
 			why:  "a semaphore of n has room for n, over all processes",
-			gate: slots(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				t.acquire(d1, t.slotReq("a", 3))
@@ -204,7 +192,6 @@ func slotsClauses() []clause {
 		{
 			name: "Slots/Full",
 			why:  "and not for one more",
-			gate: slots(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				t.acquire(d1, t.slotReq("a", 2))
@@ -218,7 +205,6 @@ func slotsClauses() []clause {
 		{
 			name: "Slots/WaiterIsServed",
 			why:  "a slot that is released goes to a waiter",
-			gate: slots(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				t.acquire(d1, t.slotReq("a", 2))
@@ -231,14 +217,11 @@ func slotsClauses() []clause {
 		{
 			name: "Slots/ReleaseFreesOne",
 			why:  "each slot is a hold of its own: the release of one ends no other",
-			gate: slots(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				a, b := t.acquire(d1, t.slotReq("a", 2)), t.acquire(d1, t.slotReq("b", 2))
 				t.release(a)
-				if err := t.renew(d1, b)[0].Err; err != nil {
-					t.Errorf("Renew after the release of another slot = %v, want nil", err)
-				}
+				t.mustAnswer(t.renew(d1, b)[0].Err, nil, "Renew after the release of another slot")
 				t.mustBeLost(d1, a, "of a slot that was released")
 				t.acquire(d2, t.slotReq("c", 2))
 				t.mustBeHeld(d3, t.slotReq("d", 2), "of a semaphore of which one slot of two was released and taken")
@@ -247,7 +230,7 @@ func slotsClauses() []clause {
 		{
 			name: "Slots/DeadHolder",
 			why:  "the slot of a holder that died comes back after a TTL, though others keep the semaphore alive",
-			gate: needs(slots(), leaseTenure()),
+			gate: leaseTenure(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				t.acquire(d1, t.slotReq("alive", 2))
@@ -261,7 +244,6 @@ func slotsClauses() []clause {
 			name: "Slots/OtherSize",
 			why: "in a rolling deploy that changes the size, there are never more holders than one of them asked for; " +
 				"whoever does not fit waits and does not fail, and all are served once they fit",
-			gate: slots(),
 			run: func(t *trial) {
 				d1, d2, d3, d4, d5 := t.open(), t.open(), t.open(), t.open(), t.open()
 				a, b := t.acquire(d1, t.slotReq("a", 4)), t.acquire(d2, t.slotReq("b", 4))
@@ -284,7 +266,6 @@ func slotsClauses() []clause {
 		{
 			name: "Slots/OtherKind",
 			why:  "a lock and a semaphore under one name would not exclude each other: that is a mistake to be told of",
-			gate: slots(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				l := t.acquire(d1, t.slotReq("a", 3))
@@ -301,7 +282,6 @@ func slotsClauses() []clause {
 		{
 			name: "Slots/KindEnds",
 			why:  "a name is bound to a kind only while it is held: the next release may use it otherwise",
-			gate: slots(),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				t.release(t.acquire(d1, t.slotReq("a", 3)))
@@ -313,14 +293,14 @@ func slotsClauses() []clause {
 		{
 			name: "Slots/UniqueTokens",
 			why:  "holders of a semaphore have a token each, above all before",
-			gate: needs(slots(), fencing()),
+			gate: fencing(),
 			run: func(t *trial) {
 				ds := []driver.Driver{t.open(), t.open(), t.open()}
 				t.mustRise(t.acquire(ds[0], t.slotReq("first", 4)), false,
 					func(i int) driver.Lease { return t.acquire(ds[i], t.slotReq(fmt.Sprint(i), 4)) })
 			},
 		},
-	}
+	})
 }
 
 // slotReq is like req, for a semaphore of n.
@@ -338,9 +318,7 @@ func (t *trial) mustBeOtherKind(d driver.Driver, req driver.Request, what string
 		req.NoWait = noWait
 		began := time.Now()
 		w := t.startAcquire(d, req)
-		if err := t.mustFail(w); !errors.Is(err, driver.ErrKind) {
-			t.Fatalf("Acquire %s, NoWait %v, = %v, want ErrKind", what, noWait, err)
-		}
+		t.mustAnswer(t.mustFail(w), driver.ErrKind, "Acquire %s, NoWait %v,", what, noWait)
 		t.mustBeWithdrawn(w.returnedTime.Sub(began), func() error { return t.checkNoWaiters(d) })
 	}
 }
@@ -424,9 +402,7 @@ func minHoldClauses() []clause {
 				l := t.acquire(d1, req)
 				w := t.startWaiting(d2, t.req("next"))
 				t.release(l)
-				if err := d1.Close(); err != nil {
-					t.Fatalf("Close = %v", err)
-				}
+				t.mustAnswer(d1.Close(), nil, "Close")
 				t.mustBeGrantedWithin(w, req.MinHold+waitTimeout)
 				if held := w.returned.Sub(asked); held < req.MinHold-maxRounding {
 					t.Errorf("granted to a waiter %v after the request, want MinHold, %v, at least", held, req.MinHold)
@@ -471,12 +447,12 @@ func wantedClauses() []clause {
 				d := t.open()
 				req, wanted := t.tokenBlockReq("a")
 				l := t.acquire(d, req)
-				if err := t.renew(d, l)[0].Err; err != nil {
-					t.Fatalf("Renew = %v", err)
-				}
+				t.mustAnswer(t.renew(d, l)[0].Err, nil, "Renew")
 				t.sleep(t.h.TTL / 4)
-				if wanted.isCalled() {
+				select {
+				case <-wanted:
 					t.Errorf("OnWanted was called while nobody waits")
+				default:
 				}
 			},
 		},
@@ -488,7 +464,7 @@ func wantedClauses() []clause {
 				req, wanted := t.tokenBlockReq("a")
 				t.acquire(d1, req)
 				t.startWaiting(d2, t.req("b"))
-				if _, ok := await(t, wanted.called, t.h.TTL); !ok {
+				if _, ok := await(t, wanted, t.h.TTL); !ok {
 					t.Errorf("OnWanted was not called within %v after another driver began to wait", t.h.TTL+t.slack())
 				}
 			},
@@ -502,7 +478,7 @@ func wantedClauses() []clause {
 				l := t.acquire(d1, t.req("a"))
 				second, wanted2 := t.tokenBlockReq("b")
 				third, wanted3 := t.tokenBlockReq("c")
-				granted := make(chan *wantedCalls, 2) // either may be first if the driver is not fair
+				granted := make(chan (<-chan struct{}), 2) // either may be first if the driver is not fair
 				w2, w3 := t.startWaiting(d2, second), t.startWaiting(d3, third)
 				t.running.Go(func() { <-w2.done; granted <- wanted2 })
 				t.running.Go(func() { <-w3.done; granted <- wanted3 })
@@ -511,7 +487,7 @@ func wantedClauses() []clause {
 				if !ok {
 					t.Fatalf("no waiter was granted within %v", waitTimeout)
 				}
-				if _, ok := await(t, wanted.called, t.h.TTL); !ok {
+				if _, ok := await(t, wanted, t.h.TTL); !ok {
 					t.Errorf("OnWanted was not called within %v after a grant with another driver waiting", t.h.TTL+t.slack())
 				}
 			},
@@ -520,29 +496,22 @@ func wantedClauses() []clause {
 }
 
 // tokenBlockReq is like req, for a caller that hands holds over by itself: some drivers report
-// waiters only to such callers. It also returns the calls of OnWanted. It skips the case if the
-// backend does not promise them.
-func (t *trial) tokenBlockReq(id string) (driver.Request, *wantedCalls) {
+// waiters only to such callers. It also returns a channel that OnWanted closes. It skips the case
+// if the backend does not promise that.
+func (t *trial) tokenBlockReq(id string) (driver.Request, <-chan struct{}) {
 	t.Helper()
 	if !t.info.TellsWanted {
 		t.skip("Info.TellsWanted is false: the backend can't tell")
 	}
-	req, calls := t.req(id), &wantedCalls{called: make(chan struct{})}
+	req, wanted := t.req(id), make(chan struct{})
+	var calls atomic.Int32
 	req.Tokens = 10
 	req.OnWanted = func() {
-		if calls.n.Add(1) > 1 {
+		if calls.Add(1) > 1 {
 			t.Errorf("OnWanted was called again")
 			return
 		}
-		close(calls.called)
+		close(wanted)
 	}
-	return req, calls
+	return req, wanted
 }
-
-// wantedCalls are the calls of one Request.OnWanted.
-type wantedCalls struct {
-	n      atomic.Int32
-	called chan struct{} // closed by the first one
-}
-
-func (c *wantedCalls) isCalled() bool { return c.n.Load() > 0 }

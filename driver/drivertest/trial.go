@@ -236,9 +236,7 @@ func (t *trial) boundedContext() context.Context {
 func (t *trial) acquire(d driver.Driver, req driver.Request) driver.Lease {
 	t.Helper()
 	l, err := t.answer(d, req, t.h.TTL+waitTimeout)
-	if err != nil {
-		t.Fatalf("Acquire = %v, want a lease", err)
-	}
+	t.mustAnswer(err, nil, "Acquire")
 	return l
 }
 
@@ -274,12 +272,19 @@ func (t *trial) tryAcquire(d driver.Driver, req driver.Request) (driver.Lease, e
 	return t.answer(d, req, waitTimeout)
 }
 
+// mustAnswer checks that an answer matches an error, or is nil.
+func (t *trial) mustAnswer(got, want error, what string, args ...any) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Fatalf("%s = %v, want %v", fmt.Sprintf(what, args...), got, want)
+	}
+}
+
 // mustBeHeld checks that req is refused because the lock is held.
 func (t *trial) mustBeHeld(d driver.Driver, req driver.Request, when string) {
 	t.Helper()
-	if _, err := t.tryAcquire(d, req); !errors.Is(err, driver.ErrHeld) {
-		t.Fatalf("Acquire with NoWait %s = %v, want ErrHeld", when, err)
-	}
+	_, err := t.tryAcquire(d, req)
+	t.mustAnswer(err, driver.ErrHeld, "Acquire with NoWait %s", when)
 }
 
 // mustBeFree checks that the trial's lock is granted at once.
@@ -319,9 +324,7 @@ func (t *trial) checkFree(d driver.Driver) error {
 // release releases a lease that must still exist.
 func (t *trial) release(l driver.Lease) {
 	t.Helper()
-	if err := t.releaseAnswer(t.boundedContext(), l); err != nil {
-		t.Fatalf("Release = %v, want nil", err)
-	}
+	t.mustAnswer(t.releaseAnswer(t.boundedContext(), l), nil, "Release")
 }
 
 // releaseAnswer releases a lease. ErrLost is no error after a call that went unanswered, and may
@@ -367,18 +370,14 @@ func (t *trial) renewAll(d driver.Driver) (start driver.Instant) {
 		start = got[0].Start
 		return got[0].Err
 	})
-	if err != nil {
-		t.Fatalf("Renew of all leases = %v, want nil", err)
-	}
+	t.mustAnswer(err, nil, "Renew of all leases")
 	return start
 }
 
 // mustBeLost checks that a renewal is refused for good.
 func (t *trial) mustBeLost(d driver.Driver, l driver.Lease, when string) {
 	t.Helper()
-	if got := t.renew(d, l)[0]; !errors.Is(got.Err, driver.ErrLost) {
-		t.Fatalf("Renew %s = %v, want ErrLost", when, got.Err)
-	}
+	t.mustAnswer(t.renew(d, l)[0].Err, driver.ErrLost, "Renew %s", when)
 }
 
 // status returns the status of the trial's lock.
@@ -394,9 +393,7 @@ func (t *trial) statusOf(d driver.Driver, name string) driver.Status {
 		st, err = d.Status(t.boundedContext(), name)
 		return err
 	})
-	if err != nil {
-		t.Fatalf("Status = %v", err)
-	}
+	t.mustAnswer(err, nil, "Status")
 	return st
 }
 
@@ -641,9 +638,7 @@ func (t *trial) mustBeGranted(w *waiter) driver.Lease {
 func (t *trial) mustBeGrantedWithin(w *waiter, within time.Duration) driver.Lease {
 	t.Helper()
 	t.waitReturned(w, within)
-	if w.err != nil {
-		t.Fatalf("Acquire = %v, want a lease", w.err)
-	}
+	t.mustAnswer(w.err, nil, "Acquire")
 	return w.lease
 }
 

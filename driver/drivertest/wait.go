@@ -146,9 +146,7 @@ func cancelClauses() []clause {
 				w := t.startWaiting(d2, t.req("b"))
 				cancelled := time.Now()
 				w.cancel(errGone)
-				if err := t.mustFail(w); !errors.Is(err, errGone) {
-					t.Errorf("Acquire = %v, want the cause %q", err, errGone)
-				}
+				t.mustAnswer(t.mustFail(w), errGone, "Acquire")
 				if took := w.returnedTime.Sub(cancelled); took > t.slack() {
 					t.Errorf("Acquire returned %v after its context was done", took)
 				}
@@ -165,9 +163,7 @@ func cancelClauses() []clause {
 					cancel(errGone)
 					req := t.req("a")
 					req.NoWait = noWait
-					if err := t.mustFail(t.startAcquireWith(ctx, d1, req)); !errors.Is(err, errGone) {
-						t.Errorf("Acquire with NoWait %v = %v, want the cause %q", noWait, err, errGone)
-					}
+					t.mustAnswer(t.mustFail(t.startAcquireWith(ctx, d1, req)), errGone, "Acquire with NoWait %v", noWait)
 					t.mustBeFree(d2, "after an Acquire whose context was done")
 				}
 			},
@@ -347,12 +343,8 @@ func closeClauses() []clause {
 				t.acquire(d1, t.req("a"))
 				w := t.startWaiting(d2, t.req("b"))
 				closed := time.Now()
-				if err := d2.Close(); err != nil {
-					t.Fatalf("Close = %v", err)
-				}
-				if err := t.mustFail(w); !errors.Is(err, driver.ErrClosed) {
-					t.Errorf("Acquire whose driver was closed meanwhile = %v, want ErrClosed", err)
-				}
+				t.mustAnswer(d2.Close(), nil, "Close")
+				t.mustAnswer(t.mustFail(w), driver.ErrClosed, "Acquire whose driver was closed meanwhile")
 				if took := w.returnedTime.Sub(closed); took > t.slack() {
 					t.Errorf("Acquire returned %v after Close", took)
 				}
@@ -366,9 +358,7 @@ func closeClauses() []clause {
 				l := t.acquire(d1, t.req("a"))
 				w := t.startWaiting(d2, t.req("b"))
 				closed := time.Now()
-				if err := d2.Close(); err != nil {
-					t.Fatalf("Close = %v", err)
-				}
+				t.mustAnswer(d2.Close(), nil, "Close")
 				_ = t.mustFail(w)
 				t.release(l)
 				t.mustBeWithdrawn(w.returnedTime.Sub(closed), func() error { return t.checkFree(d1) })
@@ -386,15 +376,11 @@ func closeClauses() []clause {
 			run: func(t *trial) {
 				d := t.open()
 				t.release(t.acquire(d, t.req("earlier")))
-				if err := d.Close(); err != nil {
-					t.Fatalf("Close = %v", err)
-				}
+				t.mustAnswer(d.Close(), nil, "Close")
 				for _, noWait := range []bool{false, true} {
 					req := t.req("a")
 					req.NoWait = noWait
-					if err := t.mustFail(t.startAcquire(d, req)); !errors.Is(err, driver.ErrClosed) {
-						t.Errorf("Acquire with NoWait %v after Close = %v, want ErrClosed", noWait, err)
-					}
+					t.mustAnswer(t.mustFail(t.startAcquire(d, req)), driver.ErrClosed, "Acquire with NoWait %v after Close", noWait)
 				}
 			},
 		},
@@ -405,9 +391,7 @@ func closeClauses() []clause {
 				d := t.open()
 				t.release(t.acquire(d, t.req("a")))
 				for i := range 3 {
-					if err := d.Close(); err != nil {
-						t.Errorf("Close, call %d, = %v, want nil", i+1, err)
-					}
+					t.mustAnswer(d.Close(), nil, "Close, call %d,", i+1)
 				}
 			},
 		},
@@ -420,9 +404,7 @@ func closeClauses() []clause {
 				req := t.shortReq("a")
 				t.acquire(d1, req)
 				since := driver.Now()
-				if err := d1.Close(); err != nil {
-					t.Fatalf("Close = %v", err)
-				}
+				t.mustAnswer(d1.Close(), nil, "Close")
 				_, at := t.acquireByPolling(d2, t.req("b"), req.TTL+waitTimeout)
 				if late := at.Sub(since) - req.TTL; late > t.slack() {
 					t.Errorf("granted %v after the end of a lease whose driver was closed", late)
@@ -471,9 +453,8 @@ func closeClauses() []clause {
 			run: func(t *trial) {
 				req := t.req("a")
 				req.Detached = true
-				if err := t.mustFail(t.startAcquire(t.open(), req)); !errors.Is(err, driver.ErrInvalid) {
-					t.Errorf("Acquire of a Detached lease in a session = %v, want ErrInvalid", err)
-				}
+				err := t.mustFail(t.startAcquire(t.open(), req))
+				t.mustAnswer(err, driver.ErrInvalid, "Acquire of a Detached lease in a session")
 			},
 		},
 		{
@@ -531,9 +512,7 @@ func (t *trial) mustOutliveProcess(hold func(driver.Request) (gone func())) {
 		if end.Reached(driver.Now()) {
 			return false
 		}
-		if !errors.Is(err, driver.ErrHeld) {
-			t.Fatalf("Acquire before the end of a Detached lease, whose process is gone, = %v, want ErrHeld", err)
-		}
+		t.mustAnswer(err, driver.ErrHeld, "Acquire before the end of a Detached lease, whose process is gone,")
 		return true
 	})
 }
@@ -555,9 +534,7 @@ func useAndClose(t *trial) {
 	t.acquire(d1, t.req("a"))
 	w := t.startWaiting(d2, t.req("waits as it is closed"))
 	for _, d := range []driver.Driver{d2, d1} {
-		if err := d.Close(); err != nil {
-			t.Errorf("Close = %v", err)
-		}
+		t.mustAnswer(d.Close(), nil, "Close")
 	}
 	_ = t.mustFail(w)
 }
