@@ -6,28 +6,23 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strings"
 )
 
 // A platform is one that the command is built for.
-type platform struct {
-	os, arch string
-	must     bool // the release fails without it; others are named in the notes if they don't build
-}
+type platform struct{ os, arch string }
 
 func (p platform) String() string { return p.os + "/" + p.arch }
 
 var platforms = []platform{
-	{"linux", "amd64", true},
-	{"linux", "arm64", true},
-	{"linux", "386", false},
-	{"linux", "arm", false},
-	{"darwin", "amd64", true},
-	{"darwin", "arm64", true},
-	{"freebsd", "amd64", false},
-	{"windows", "amd64", true},
-	{"windows", "arm64", false},
+	{"linux", "amd64"},
+	{"linux", "arm64"},
+	{"linux", "386"},
+	{"linux", "arm"},
+	{"darwin", "amd64"},
+	{"darwin", "arm64"},
+	{"freebsd", "amd64"},
+	{"windows", "amd64"},
+	{"windows", "arm64"},
 }
 
 // A binary is the command for one platform.
@@ -49,16 +44,8 @@ var buildEnv = []string{"CGO_ENABLED=0", "GOAMD64=v1", "GOARM=7", "GO386=sse2", 
 func (r *release) buildAll(ctx context.Context) error {
 	for _, p := range r.platforms {
 		b, err := r.build(ctx, p)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil && p.must {
-			return err
-		}
 		if err != nil {
-			r.logf("%s is left out, because the command does not build for it: %v", p, err)
-			r.skipped = append(r.skipped, p.String())
-			continue
+			return fmt.Errorf("%s: %w", p, err)
 		}
 		r.logf("built the command for %s", p)
 		r.built = append(r.built, b)
@@ -94,20 +81,10 @@ func (r *release) build(ctx context.Context, p platform) (binary, error) {
 			return binary{p, file}, nil
 		}
 	}
-	return binary{}, fmt.Errorf("%s: %w: go install reported no error, and there is no file", p, errors.ErrUnsupported)
+	return binary{}, errors.New("go install reported no error, and there is no file")
 }
 
-// majorVersion matches the last part of a module's path that names no program, such as v2.
-var majorVersion = regexp.MustCompile(`^v[0-9]+$`)
-
-// goTool builds the tool at a path with a version, such as example.com/cmd/x@v1.2.3, and
-// returns the program.
-func (r *release) goTool(ctx context.Context, tool string) (string, error) {
-	bin := filepath.Join(r.tmp, "bin")
-	_, err := call{dir: r.tmp, env: []string{"GOWORK=off", "GOFLAGS=", "GOBIN=" + bin}, cmd: []string{"go", "install", tool}}.output(ctx)
-	path, _, _ := strings.Cut(tool, "@")
-	if name := filepath.Base(path); !majorVersion.MatchString(name) {
-		return filepath.Join(bin, name), err
-	}
-	return filepath.Join(bin, filepath.Base(filepath.Dir(path))), err
+// goRun runs the program at a path with a version, such as example.com/cmd/x@v1.2.3.
+func (r *release) goRun(ctx context.Context, tool string, args ...string) (string, error) {
+	return call{dir: r.tmp, env: []string{"GOWORK=off", "GOFLAGS="}, cmd: append([]string{"go", "run", tool}, args...)}.output(ctx)
 }

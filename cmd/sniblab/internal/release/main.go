@@ -91,7 +91,6 @@ type release struct {
 	root    string   // path of the root module
 	modules []module // all modules of the clone, each after those that it requires
 	notes   string   // the changelog's section for the version
-	skipped []string // platforms that the command can't be built for, with the reason
 	built   []binary
 
 	platforms []platform // what buildAll builds for

@@ -1,15 +1,10 @@
 package main
 
 import (
-	"archive/tar"
-	"archive/zip"
-	"bytes"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,99 +53,27 @@ func (r *release) file(p platform, suffix string) string {
 	return filepath.Join(r.out, fmt.Sprintf("snib_%s_%s_%s%s", strings.TrimPrefix(r.version, "v"), p.os, p.arch, suffix))
 }
 
-// An entry is one file of an archive.
-type entry struct {
-	name string
-	mode fs.FileMode
-	data []byte
-}
-
-// archives makes an archive of each binary: a tar file, or a zip file for Windows.
-func (r *release) archives(_ context.Context, date time.Time) error {
-	var texts []entry
-	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
-		data, err := os.ReadFile(filepath.Join(r.clone, name))
-		if err != nil {
-			return err
-		}
-		texts = append(texts, entry{name, 0o644, data})
-	}
+// archives makes an archive of each binary: a tar file, or a zip file for Windows. Git gives the files
+// in it the date of the commit.
+func (r *release) archives(ctx context.Context, _ time.Time) error {
 	for _, b := range r.built {
-		data, err := os.ReadFile(b.file)
-		if err != nil {
-			return err
-		}
-		entries := append([]entry{{filepath.Base(b.file), 0o755, data}}, texts...)
-		write, suffix := tarGzip, ".tar.gz"
+		suffix := ".tar.gz"
 		if b.os == "windows" {
-			write, suffix = zipped, ".zip"
+			suffix = ".zip"
 		}
-		archive, err := write(entries, date)
+		_, err := call{dir: r.clone, env: []string{"TZ=UTC"}, cmd: []string{
+			"git", "-c", "tar.umask=0022", "archive", "-9", "--output", r.file(b.platform, suffix),
+			"--add-file", b.file, "HEAD", "LICENSE", "README.md", "CHANGELOG.md",
+		}}.output(ctx)
 		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(r.file(b.platform, suffix), archive, 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tarOf returns a tar file of entries, which belong to root.
-func tarOf(entries []entry, date time.Time) ([]byte, error) {
-	var buf bytes.Buffer
-	w := tar.NewWriter(&buf)
-	for _, e := range entries {
-		h := &tar.Header{Name: e.name, Mode: int64(e.mode), Size: int64(len(e.data)), ModTime: date, Format: tar.FormatUSTAR}
-		if err := w.WriteHeader(h); err != nil {
-			return nil, err
-		}
-		if _, err := w.Write(e.data); err != nil {
-			return nil, err
-		}
-	}
-	err := w.Close()
-	return buf.Bytes(), err
-}
-
-func tarGzip(entries []entry, date time.Time) ([]byte, error) {
-	data, err := tarOf(entries, date)
-	if err != nil {
-		return nil, err
-	}
-	var buf bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&buf, gzip.BestCompression) // only an invalid level is an error
-	if _, err := w.Write(data); err != nil {
-		return nil, err
-	}
-	err = w.Close()
-	return buf.Bytes(), err
-}
-
-func zipped(entries []entry, date time.Time) ([]byte, error) {
-	var buf bytes.Buffer
-	w := zip.NewWriter(&buf)
-	for _, e := range entries {
-		h := &zip.FileHeader{Name: e.name, Method: zip.Deflate, Modified: date}
-		h.SetMode(e.mode)
-		f, err := w.CreateHeader(h)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := f.Write(e.data); err != nil {
-			return nil, err
-		}
-	}
-	err := w.Close()
-	return buf.Bytes(), err
-}
-
 // packages makes packages for Debian and for systems with RPM of each binary for Linux.
 func (r *release) packages(ctx context.Context, date time.Time) error {
-	nfpm, err := r.goTool(ctx, nfpmTool)
-	if err != nil {
-		return err
-	}
 	files, err := r.share(ctx, date)
 	if err != nil {
 		return err
@@ -168,7 +91,7 @@ func (r *release) packages(ctx context.Context, date time.Time) error {
 			if err := os.WriteFile(name, config, 0o644); err != nil {
 				return err
 			}
-			_, err = call{dir: r.clone, cmd: []string{nfpm, "package", "--config", name, "--packager", kind, "--target", r.file(b.platform, "."+kind)}}.output(ctx)
+			_, err = r.goRun(ctx, nfpmTool, "package", "--config", name, "--packager", kind, "--target", r.file(b.platform, "."+kind))
 			if err != nil {
 				return err
 			}
@@ -208,12 +131,8 @@ func (r *release) nfpmConfig(b binary, kind string, files []shared, date time.Ti
 
 // sbom writes a bill of materials of each binary, in the form of CycloneDX.
 func (r *release) sbom(ctx context.Context, _ time.Time) error {
-	tool, err := r.goTool(ctx, sbomTool)
-	if err != nil {
-		return err
-	}
 	for _, b := range r.built {
-		_, err := call{dir: r.tmp, cmd: []string{tool, "bin", "-json", "-std", "-noserial", "-notimestamp", "-output", r.file(b.platform, ".cdx.json"), b.file}}.output(ctx)
+		_, err := r.goRun(ctx, sbomTool, "bin", "-json", "-std", "-noserial", "-notimestamp", "-output", r.file(b.platform, ".cdx.json"), b.file)
 		if err != nil {
 			return err
 		}
@@ -228,9 +147,6 @@ func (r *release) releaseNotes() string {
 	fmt.Fprintf(&s, "The command: `go install %s/cmd/snib@%s`, or one of the files below.\n", r.root, r.version)
 	fmt.Fprintf(&s, "The library: `go get %s@%s`, and in the same way the module of the backend, such as `%s/redislock@%[2]s`.\n", r.root, r.version, r.root)
 	s.WriteString("`sha256sum --check --ignore-missing SHA256SUMS` checks the files that you have downloaded.\n")
-	if len(r.skipped) > 0 {
-		fmt.Fprintf(&s, "The command does not build for %s; the library may.\n", strings.Join(r.skipped, ", "))
-	}
 	return s.String() + "\n" + r.notes + "\n"
 }
 

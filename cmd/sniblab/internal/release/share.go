@@ -83,9 +83,5 @@ func (r *release) manual(ctx context.Context, snib string, date time.Time) (stri
 	if err := os.WriteFile(in, []byte(page), 0o644); err != nil {
 		return "", err
 	}
-	tool, err := r.goTool(ctx, manTool)
-	if err != nil {
-		return "", err
-	}
-	return call{dir: r.tmp, cmd: []string{tool, "-in", in}}.output(ctx)
+	return r.goRun(ctx, manTool, "-in", in)
 }
