@@ -154,7 +154,7 @@ bench: ## snib beside other libraries: the benchmarks that match BENCH=. (a stor
 	go run $(BENCHSTAT) -table .config,.name -col /lib "$$dir/figures"
 
 release: ## commit, tags and files of VERSION=v0.1.0, in dist; nothing is pushed (CONTRIBUTING.md)
-	go run ./cmd/sniblab/internal/release -version '$(VERSION)'
+	go run ./cmd/sniblab/internal/release '$(VERSION)'
 
 release-test: ## a release of the working tree, which is then installed from outside; nothing remains
 	go test -count=1 -timeout 1h -run '^TestWhole$$' -v ./cmd/sniblab/internal/release -args -whole

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -16,28 +15,18 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stderr)
 	stop()
-	if errors.Is(err, flag.ErrHelp) {
-		return
-	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1) //nolint:forbidigo // the only place that ends the program; nothing is deferred here
 	}
 }
 
+// run releases the checkout in the current folder, which gets the tags, into the folder dist.
 func run(ctx context.Context, args []string, log io.Writer) error {
-	flags := flag.NewFlagSet("release", flag.ContinueOnError)
-	flags.SetOutput(log)
-	version := flags.String("version", "", "the version to release, such as v0.1.0")
-	repo := flags.String("repo", ".", "the checkout to release; it gets the tags")
-	out := flags.String("out", "dist", "the folder for the files of the release; it must be empty or not exist")
-	if err := flags.Parse(args); err != nil {
-		return err
+	if len(args) != 1 {
+		return errors.New("give the version to release, such as v0.1.0")
 	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: see -h", flags.Arg(0))
-	}
-	r, cleanup, err := newRelease(*repo, *out, *version, log)
+	r, cleanup, err := newRelease(".", "dist", args[0], log)
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -121,35 +123,20 @@ func loadModules(ctx context.Context, dir string) ([]module, error) {
 // inOrder returns modules, each after those that it requires.
 func inOrder(modules map[string]module) ([]module, error) {
 	var sorted []module
-	state := map[string]string{}
-	var add func(m module) error
-	add = func(m module) error {
-		switch state[m.path] {
-		case "added":
-			return nil
-		case "entered":
-			return fmt.Errorf("module %s requires itself by way of others: the sums in their go.sum files could not be made", m.path)
-		}
-		state[m.path] = "entered"
-		for _, q := range m.file.Require {
-			if dep, own := modules[q.Mod.Path]; own {
-				if err := add(dep); err != nil {
-					return err
-				}
+	added := map[string]bool{}
+	for len(sorted) < len(modules) {
+		before := len(sorted)
+		for _, p := range slices.Sorted(maps.Keys(modules)) { // the root module is the shortest path
+			m := modules[p]
+			if !added[p] && !slices.ContainsFunc(m.file.Require, func(q *modfile.Require) bool {
+				_, own := modules[q.Mod.Path]
+				return own && !added[q.Mod.Path]
+			}) {
+				added[p], sorted = true, append(sorted, m)
 			}
 		}
-		state[m.path] = "added"
-		sorted = append(sorted, m)
-		return nil
-	}
-	paths := make([]string, 0, len(modules))
-	for p := range modules {
-		paths = append(paths, p)
-	}
-	slices.Sort(paths) // the root module is the shortest path
-	for _, p := range paths {
-		if err := add(modules[p]); err != nil {
-			return nil, err
+		if len(sorted) == before {
+			return nil, errors.New("a module requires itself by way of others: the sums in their go.sum files could not be made")
 		}
 	}
 	return sorted, nil
