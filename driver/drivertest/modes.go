@@ -359,9 +359,7 @@ func minHoldClauses() []clause {
 				l := t.acquire(d, req)
 				start := time.Now()
 				t.release(l)
-				if took := time.Since(start); took > t.slack() {
-					t.Errorf("Release took %v with a MinHold of %v", took, req.MinHold)
-				}
+				t.mustBeInTime(time.Since(start), "Release with a MinHold of %v", req.MinHold)
 			},
 		},
 		{
@@ -432,9 +430,7 @@ func minHoldRound(t *trial, d1, d2 driver.Driver, req driver.Request) (inTime bo
 	if held := at.Sub(asked); held < req.MinHold-maxRounding {
 		t.Errorf("granted to another %v after the request, want MinHold, %v, at least", held, req.MinHold)
 	}
-	if late := at.Sub(since) - req.MinHold; late > t.slack() {
-		t.Errorf("granted to another %v after the end of MinHold", late)
-	}
+	t.mustBeInTime(at.Sub(since)-req.MinHold, "grant to another after the end of MinHold")
 	return true
 }
 

@@ -280,6 +280,14 @@ func (t *trial) mustAnswer(got, want error, what string, args ...any) {
 	}
 }
 
+// mustBeInTime checks that something was late by no more than the slack.
+func (t *trial) mustBeInTime(late time.Duration, what string, args ...any) {
+	t.Helper()
+	if late > t.slack() {
+		t.Errorf("%s: %v late, want at most %v", fmt.Sprintf(what, args...), late, t.slack())
+	}
+}
+
 // mustBeHeld checks that req is refused because the lock is held.
 func (t *trial) mustBeHeld(d driver.Driver, req driver.Request, when string) {
 	t.Helper()
