@@ -24,8 +24,6 @@ func (a Account) Home(t testing.TB) string {
 		})
 		err = a.give(dir)
 	}
-	if err != nil {
-		t.Fatalf("make a folder: %v", err)
-	}
+	Must(t, err, "make a folder")
 	return dir
 }

@@ -52,9 +52,9 @@ func NewAuthority(t testing.TB) *Authority {
 	}
 	key := newKey(t)
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	checkCert(t, err)
+	Must(t, err, "make a certificate")
 	cert, err := x509.ParseCertificate(der)
-	checkCert(t, err)
+	Must(t, err, "make a certificate")
 	return &Authority{cert, key}
 }
 
@@ -88,7 +88,7 @@ func (a *Authority) Issue(t testing.TB, template x509.Certificate) tls.Certifica
 	}
 	key := newKey(t)
 	der, err := x509.CreateCertificate(rand.Reader, &template, a.cert, key.Public(), a.key)
-	checkCert(t, err)
+	Must(t, err, "make a certificate")
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
@@ -96,10 +96,10 @@ func (a *Authority) Issue(t testing.TB, template x509.Certificate) tls.Certifica
 func (a *Authority) Write(t testing.TB, dir string, cert tls.Certificate) {
 	t.Helper()
 	key, err := x509.MarshalPKCS8PrivateKey(cert.PrivateKey)
-	checkCert(t, err)
+	Must(t, err, "make a certificate")
 	write := func(name, kind string, der []byte) {
 		text := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
-		checkCert(t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
+		Must(t, os.WriteFile(filepath.Join(dir, name), text, 0o600), "write a certificate")
 	}
 	write(AuthorityFile, "CERTIFICATE", a.cert.Raw)
 	write(CertFile, "CERTIFICATE", cert.Certificate[0])
@@ -109,13 +109,6 @@ func (a *Authority) Write(t testing.TB, dir string, cert tls.Certificate) {
 func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	checkCert(t, err)
+	Must(t, err, "make a certificate")
 	return key
-}
-
-func checkCert(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatalf("make a certificate: %v", err)
-	}
 }

@@ -77,22 +77,16 @@ type Child struct {
 func StartChild(t testing.TB, job any) *Child {
 	t.Helper()
 	text, err := json.Marshal(job)
-	if err != nil {
-		t.Fatalf("job of a child: %v", err)
-	}
+	Must(t, err, "job of a child")
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatalf("start a child: %v", err)
-	}
+	Must(t, err, "start a child")
 	c := &Child{t: t, cmd: exec.Command(exe), lines: make(chan string, 100)}
 	// Otherwise a race-enabled process takes a second to end.
 	c.cmd.Env = append(os.Environ(), jobVar+"="+string(text), "GORACE=atexit_sleep_ms=0")
 	c.cmd.Stderr = os.Stderr
 	in, err1 := c.cmd.StdinPipe()
 	out, err2 := c.cmd.StdoutPipe()
-	if err := errors.Join(err1, err2, c.cmd.Start()); err != nil {
-		t.Fatalf("start a child: %v", err)
-	}
+	Must(t, errors.Join(err1, err2, c.cmd.Start()), "start a child")
 	c.stdin = in
 	go func() {
 		for s := bufio.NewScanner(out); s.Scan(); {
@@ -157,17 +151,13 @@ func (c *Child) Wait() {
 // Signal sends the child a signal.
 func (c *Child) Signal(sig os.Signal) {
 	c.t.Helper()
-	if err := c.cmd.Process.Signal(sig); err != nil {
-		c.t.Fatalf("send %v to the child: %v", sig, err)
-	}
+	Must(c.t, c.cmd.Process.Signal(sig), "send %v to the child", sig)
 }
 
 // Hang stops the child and its descendants (SIGSTOP), and waits until all threads stand still.
 func (c *Child) Hang() {
 	c.t.Helper()
-	if err := hang(c.cmd.Process.Pid); err != nil {
-		c.t.Fatalf("stop the child: %v", err)
-	}
+	Must(c.t, hang(c.cmd.Process.Pid), "stop the child")
 }
 
 // Kill kills the child with SIGKILL, and returns when it is gone.

@@ -10,9 +10,7 @@ import (
 func Fake(t testing.TB, serve func(net.Conn)) (addr string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err, "listen")
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {

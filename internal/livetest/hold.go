@@ -60,9 +60,7 @@ func Release(t testing.TB, l driver.Lease) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience) // also in a cleanup
 	defer cancel()
-	if err := l.Release(ctx); err != nil {
-		t.Fatalf("Release = %v", err)
-	}
+	Must(t, l.Release(ctx), "Release")
 }
 
 // CheckHeld checks that a lock is held.

@@ -115,13 +115,19 @@ func PollPause(took time.Duration) time.Duration {
 	return min(max(5*time.Millisecond, 2*took), 200*time.Millisecond)
 }
 
+// Must fails t if err is not nil. What says what could not be done.
+func Must(t testing.TB, err error, what string, args ...any) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%s: %v", fmt.Sprintf(what, args...), err)
+	}
+}
+
 // Await calls try until it returns nil. If that takes longer than [Patience], t fails with
 // try's last error; what describes what Await waits for.
 func Await(t testing.TB, what string, try func() error) {
 	t.Helper()
-	if err := poll(Patience, nil, try); err != nil {
-		t.Fatalf("no %s within %v: %v", what, Patience, err)
-	}
+	Must(t, poll(Patience, nil, try), "no %s within %v", what, Patience)
 }
 
 // Lateness measures how late timers of this process are, until t ends. The function that it returns

@@ -23,9 +23,7 @@ func LuaScripts(t *testing.T, scripts map[string]string) {
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		Must(t, err, "read a script")
 		if !strings.HasPrefix(string(text), "-- ") {
 			t.Errorf("%s does not begin with a comment", file)
 		}
@@ -38,14 +36,10 @@ func LuaScripts(t *testing.T, scripts map[string]string) {
 		return
 	}
 	pkg, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err, "folder of the package")
 	for name, script := range scripts {
 		file := filepath.Join(folder, filepath.Base(pkg)+"."+name+".lua")
-		if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		Must(t, os.WriteFile(file, []byte(script), 0o600), "write a script")
 	}
 }
 

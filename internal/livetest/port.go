@@ -8,9 +8,7 @@ import "testing"
 func FreePort(t testing.TB, offsets ...int) int {
 	t.Helper()
 	port, err := freePort(t, offsets)
-	if err != nil {
-		t.Fatalf("find a free port: %v", err)
-	}
+	Must(t, err, "find a free port")
 	return port
 }
 

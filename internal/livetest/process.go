@@ -101,9 +101,7 @@ func StartAll(t testing.TB, commands ...Command) []*Process {
 	}
 	starting.Wait()
 	for i, err := range errs {
-		if err != nil {
-			t.Fatalf("start %s: %v", commands[i].Name, err)
-		}
+		Must(t, err, "start %s", commands[i].Name)
 	}
 	return all
 }
@@ -289,9 +287,7 @@ func (p *Process) signal(verb string, send func(pid int) error, hung bool) {
 		p.t.Fatalf("%s %s: it does not run", verb, p.c.Name)
 	}
 	p.run.hung = hung
-	if err := send(p.run.pid); err != nil {
-		p.t.Fatalf("%s %s: %v", verb, p.c.Name, err)
-	}
+	Must(p.t, send(p.run.pid), "%s %s", verb, p.c.Name)
 }
 
 // Kill kills the process and its descendants (SIGKILL), and waits until the process is gone. It
@@ -336,9 +332,7 @@ func (p *Process) Stop() {
 func (p *Process) Restart() {
 	p.t.Helper()
 	p.Stop()
-	if err := p.startReady(); err != nil {
-		p.t.Fatalf("restart %s: %v", p.c.Name, err)
-	}
+	Must(p.t, p.startReady(), "restart %s", p.c.Name)
 }
 
 // cleanup ends the process with the test.

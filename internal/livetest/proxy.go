@@ -49,9 +49,7 @@ const (
 func NewProxy(t testing.TB, addr string) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("start a proxy for %s: %v", addr, err)
-	}
+	Must(t, err, "start a proxy for %s", addr)
 	p := &Proxy{t: t, server: addr, listener: listener, links: map[*link]struct{}{}, changed: make(chan struct{})}
 	p.running.Go(p.accept)
 	t.Cleanup(p.close)

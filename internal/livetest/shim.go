@@ -38,25 +38,19 @@ func NewShim(t testing.TB, server string) *Shim {
 	if err == nil {
 		err = os.WriteFile(source, []byte(shimSource), 0o600)
 	}
-	if err != nil {
-		t.Fatalf("make a shim: %v", err)
-	}
+	Must(t, err, "make a shim")
 	if out, err := exec.Command(gcc, "-O2", "-shared", "-fPIC", "-o", lib, source).CombinedOutput(); err != nil {
 		t.Fatalf("compile testdata/shim.c: %v\n%s", err, out)
 	}
 	file, err := os.OpenFile(filepath.Join(dir, "orders"), os.O_CREATE|os.O_WRONLY, 0o644) //nolint:gosec // likewise
-	if err != nil {
-		t.Fatalf("make a shim: %v", err)
-	}
+	Must(t, err, "make a shim")
 	t.Cleanup(func() { file.Close() })
 	s := &Shim{t: t, lib: lib, file: file, synced: filepath.Join(dir, "synced")}
 	err = os.WriteFile(s.synced, nil, 0o600)
 	if err == nil {
 		err = os.Chmod(s.synced, 0o666) //nolint:gosec // the server's account writes it
 	}
-	if err != nil {
-		t.Fatalf("make a shim: %v", err)
-	}
+	Must(t, err, "make a shim")
 	s.writeOrders()
 	return s
 }
@@ -98,9 +92,7 @@ func (s *Shim) FillDisk(full bool) {
 func (s *Shim) CutPower(dir string) {
 	s.t.Helper()
 	notes, err := os.ReadFile(s.synced)
-	if err != nil {
-		s.t.Fatalf("cut the power: %v", err)
-	}
+	Must(s.t, err, "cut the power")
 	sizes := make(map[uint64]int64) // by inode
 	for len(notes) >= 16 {
 		sizes[binary.NativeEndian.Uint64(notes)] = int64(binary.NativeEndian.Uint64(notes[8:])) //nolint:gosec // a size
@@ -116,9 +108,7 @@ func (s *Shim) CutPower(dir string) {
 		}
 		return err
 	})
-	if err != nil {
-		s.t.Fatalf("cut the power: %v", err)
-	}
+	Must(s.t, err, "cut the power")
 }
 
 func (s *Shim) writeOrders() {

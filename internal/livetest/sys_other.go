@@ -26,3 +26,13 @@ func sleep(d time.Duration)     { time.Sleep(d) }
 func reservePort(int) (int, func(), error) { return 0, nil, errors.ErrUnsupported }
 
 func inode(fs.FileInfo) uint64 { return 0 }
+
+// LockFile fails.
+func LockFile(string) (unlock func(), err error) { return nil, errors.ErrUnsupported }
+
+// Sys returns nil.
+func (a Account) Sys() *syscall.SysProcAttr { return nil }
+
+func (a Account) ids() (uid, gid int, ok bool) { return 0, 0, false }
+
+func (a Account) give(string) error { return nil }

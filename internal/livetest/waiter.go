@@ -79,9 +79,7 @@ func (w *Waiter) End(t testing.TB) error {
 // Get waits for the end of the Acquire, which must succeed, and returns its lease.
 func (w *Waiter) Get(t testing.TB) driver.Lease {
 	t.Helper()
-	if err := w.End(t); err != nil {
-		t.Fatalf("Acquire = %v", err)
-	}
+	Must(t, w.End(t), "Acquire")
 	return w.Lease
 }
 

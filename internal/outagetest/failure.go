@@ -226,9 +226,7 @@ func acquireLater(t *testing.T, l *snib.Locker) <-chan error {
 func locker(t testing.TB, d driver.Driver) *snib.Locker {
 	t.Helper()
 	l, err := snib.New(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	livetest.Must(t, err, "make a Locker")
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }

@@ -72,9 +72,8 @@ func (s Store) refusedCalls(t *testing.T, works bool) []*refusedCall {
 			continue
 		}
 		used := &refusedCall{form: f, name: "Used/" + f.name, locker: locker(t, s.Open(t))}
-		if err := used.locker.Do(t.Context(), used.name, func(context.Context, *snib.Lock) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
+		err := used.locker.Do(t.Context(), used.name, func(context.Context, *snib.Lock) error { return nil })
+		livetest.Must(t, err, "acquire before the failure")
 		calls = append(calls, used)
 	}
 	return calls

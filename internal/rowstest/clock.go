@@ -92,9 +92,7 @@ func releasedBeforeStep(t *testing.T, c ClockTest) {
 	livetest.Release(t, second)
 	for _, name := range []string{"released", "released readers"} {
 		l, err := tryAcquire(t, d, rowRequest(name, "c"))
-		if err != nil {
-			t.Fatalf("Acquire of %q with NoWait = %v", name, err)
-		}
+		livetest.Must(t, err, "Acquire of %q with NoWait", name)
 		livetest.Release(t, l)
 	}
 }

@@ -30,9 +30,7 @@ func LockedRow(t *testing.T, open func() Driver, lockRow func(name string) (unlo
 	renewals := time.NewTicker(100 * time.Millisecond)
 	defer renewals.Stop()
 	for began := time.Now(); time.Since(began) < 5*time.Second; <-renewals.C {
-		if err := holder.Renew(t.Context(), []driver.Lease{l})[0].Err; err != nil {
-			t.Fatalf("Renew = %v", err)
-		}
+		livetest.Must(t, holder.Renew(t.Context(), []driver.Lease{l})[0].Err, "Renew")
 	}
 	livetest.Release(t, l)
 	next := w.Get(t)

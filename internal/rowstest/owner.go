@@ -69,8 +69,6 @@ func IsOwnerKeepsTheLock(t *testing.T, d, other driver.Driver,
 	if err := isOwner(token); !errors.Is(err, driver.ErrLost) {
 		t.Errorf("IsOwner after the end of the lease = %v, want ErrLost", err)
 	}
-	if err := end(); err != nil {
-		t.Fatal(err)
-	}
+	livetest.Must(t, end(), "end the transaction")
 	livetest.Acquire(t, other, rowRequest("a", "two"))
 }

@@ -37,9 +37,7 @@ type Transaction struct {
 func SQLTransaction(t testing.TB, db *sql.DB) (*sql.Tx, *Transaction) {
 	t.Helper()
 	tx, err := db.BeginTx(context.Background(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	livetest.Must(t, err, "begin a transaction")
 	t.Cleanup(func() { _ = tx.Rollback() })
 	return tx, &Transaction{
 		Exec: func(statement string) error {
@@ -109,10 +107,8 @@ func (db Transactions) Run(t *testing.T) {
 // becomes of limits.
 func excludes(t *testing.T, db Transactions, take takeFunc, end func(*Transaction) error) {
 	one, two := db.Begin(t), db.Begin(t)
-	mustTake(t, take(t.Context(), one, 0))
-	if err := two.Exec("UPDATE orders SET status = 'mine' WHERE id = 2"); err != nil {
-		t.Fatal(err)
-	}
+	livetest.Must(t, take(t.Context(), one, 0), "take what nobody holds")
+	livetest.Must(t, two.Exec("UPDATE orders SET status = 'mine' WHERE id = 2"), "write a row")
 	for _, wait := range []time.Duration{0, db.Limit} {
 		began := time.Now()
 		err := take(t.Context(), two, wait)
@@ -121,17 +117,13 @@ func excludes(t *testing.T, db Transactions, take takeFunc, end func(*Transactio
 		}
 	}
 	got := db.wait(t, func() error { return take(t.Context(), two, -1) })
-	if err := end(one); err != nil {
-		t.Fatal(err)
-	}
-	mustTake(t, <-got)
+	livetest.Must(t, end(one), "end of the holder")
+	livetest.Must(t, <-got, "take what nobody holds")
 	if err := take(t.Context(), db.Begin(t), 0); !errors.Is(err, driver.ErrHeld) {
 		t.Errorf("after the second has got it = %v, want ErrHeld", err)
 	}
-	if err := two.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	mustTake(t, take(t.Context(), db.Begin(t), 0))
+	livetest.Must(t, two.Commit(), "Commit")
+	livetest.Must(t, take(t.Context(), db.Begin(t), 0), "take what nobody holds")
 	if n := db.number(t, "SELECT count(*) FROM orders WHERE status = 'mine'"); n != 1 {
 		t.Error("what a transaction has written before an ErrHeld is gone")
 	}
@@ -141,7 +133,7 @@ func excludes(t *testing.T, db Transactions, take takeFunc, end func(*Transactio
 // lock.
 func waiterDies(t *testing.T, db Transactions, take takeFunc) {
 	one, two := db.Begin(t), db.Begin(t)
-	mustTake(t, take(t.Context(), one, 0))
+	livetest.Must(t, take(t.Context(), one, 0), "take what nobody holds")
 	id := db.connection(t, two)
 	got := db.wait(t, func() error { return take(t.Context(), two, -1) })
 	db.kill(t, id)
@@ -156,25 +148,23 @@ func waiterDies(t *testing.T, db Transactions, take takeFunc) {
 // contextEnds checks that a wait ends with its context, and leaves nothing in the server.
 func contextEnds(t *testing.T, db Transactions, take takeFunc) {
 	one, two := db.Begin(t), db.Begin(t)
-	mustTake(t, take(t.Context(), one, 0))
+	livetest.Must(t, take(t.Context(), one, 0), "take what nobody holds")
 	ctx, cancel := context.WithCancel(t.Context())
 	got := db.wait(t, func() error { return take(ctx, two, -1) })
 	cancel()
 	if err := <-got; !errors.Is(err, context.Canceled) {
 		t.Errorf("when the context ends = %v, want %v", err, context.Canceled)
 	}
-	if err := one.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	mustTake(t, take(t.Context(), db.Begin(t), -1))
+	livetest.Must(t, one.Commit(), "Commit")
+	livetest.Must(t, take(t.Context(), db.Begin(t), -1), "take what nobody holds")
 }
 
 // lockTwice takes a lock twice in a transaction, beside one with another name. Both names are new.
 func lockTwice(t *testing.T, db Transactions) {
 	one, two := db.Begin(t), db.Begin(t)
-	mustTake(t, one.Lock(t.Context(), "new", 0))
-	mustTake(t, one.Lock(t.Context(), "new", 0))
-	mustTake(t, two.Lock(t.Context(), "New", 0))
+	livetest.Must(t, one.Lock(t.Context(), "new", 0), "take what nobody holds")
+	livetest.Must(t, one.Lock(t.Context(), "new", 0), "take what nobody holds")
+	livetest.Must(t, two.Lock(t.Context(), "New", 0), "take what nobody holds")
 	if err := two.Lock(t.Context(), "", 0); !errors.Is(err, driver.ErrInvalid) {
 		t.Errorf("without a name = %v, want ErrInvalid", err)
 	}
@@ -188,26 +178,15 @@ func (db Transactions) changed(t *testing.T, change, want string, wantErr error)
 	if _, err := two.Number("SELECT count(*) FROM orders"); err != nil { // which may begin a snapshot
 		t.Fatal(err)
 	}
-	if err := one.Exec(change); err != nil {
-		t.Fatal(err)
-	}
+	livetest.Must(t, one.Exec(change), "change a row")
 	var status string
 	got := db.wait(t, func() (err error) { status, err = two.Row(t.Context(), 2, time.Minute); return err })
-	if err := one.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	livetest.Must(t, one.Commit(), "Commit")
 	if err := <-got; !errors.Is(err, wantErr) || status != want {
 		t.Errorf("Row after %s = %q, %v, want %q, %v", change, status, err, want, wantErr)
 	}
 	if err := two.Commit(); err != nil {
 		t.Errorf("Commit = %v", err)
-	}
-}
-
-func mustTake(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatalf("while nobody holds it = %v", err)
 	}
 }
 
@@ -230,9 +209,7 @@ func (db Transactions) wait(t testing.TB, fn func() error) <-chan error {
 func (db Transactions) connection(t testing.TB, tx *Transaction) int {
 	t.Helper()
 	id, err := tx.Number(db.Connection)
-	if err != nil {
-		t.Fatal(err)
-	}
+	livetest.Must(t, err, "number of the connection")
 	return id
 }
 
@@ -250,8 +227,6 @@ func (db Transactions) exec(t testing.TB, statement string) {
 
 func (db Transactions) number(t testing.TB, query string) (n int) {
 	t.Helper()
-	if err := db.DB.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
-		t.Fatalf("%s: %v", query, err)
-	}
+	livetest.Must(t, db.DB.QueryRowContext(t.Context(), query).Scan(&n), "%s", query)
 	return n
 }

@@ -55,13 +55,9 @@ func Start(t testing.TB, settings ...string) *Server {
 	installer := livetest.Binary(t, name, "mariadb-install-db", "/usr/local/mysql/scripts")
 	home := account.Home(t)
 	dir := filepath.Join(home, "data")
-	if err := newData(installer, dir); err != nil {
-		t.Fatalf("make a database: %v", err)
-	}
+	livetest.Must(t, newData(installer, dir), "make a database")
 	initFile := filepath.Join(home, "begin.sql")
-	if err := os.WriteFile(initFile, []byte(accounts()), 0o644); err != nil {
-		t.Fatalf("write the accounts: %v", err)
-	}
+	livetest.Must(t, os.WriteFile(initFile, []byte(accounts()), 0o644), "write the accounts")
 	return &Server{database: Database, Process: livetest.Start(t, livetest.Command{
 		Name: name, Path: binary, Ready: ready, Dir: home, Sys: account.Sys(),
 		Args: func(port int) []string {

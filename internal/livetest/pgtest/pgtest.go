@@ -67,9 +67,7 @@ func Start(t testing.TB, settings ...string) *Server {
 	binary := Program(t)
 	home := account.Home(t)
 	dir := filepath.Join(home, "data")
-	if err := newData(binary, dir); err != nil {
-		t.Fatalf("make a database: %v", err)
-	}
+	livetest.Must(t, newData(binary, dir), "make a database")
 	return startServer(t, binary, home, dir, settings)
 }
 
@@ -78,9 +76,7 @@ func Start(t testing.TB, settings ...string) *Server {
 func (s *Server) Database(t testing.TB) *Server {
 	t.Helper()
 	psql, err := sibling(Program(t), "psql")
-	if err != nil {
-		t.Fatalf("make a database: %v", err)
-	}
+	livetest.Must(t, err, "make a database")
 	name := strings.ToLower(rand.Text())
 	cmd := exec.CommandContext(t.Context(), psql, "-qXd", s.URL(), "-c", `CREATE DATABASE "`+name+`"`)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -96,9 +92,7 @@ func Standby(t testing.TB, addr string, settings ...string) *Server {
 	binary := Program(t)
 	home := account.Home(t)
 	dir := filepath.Join(home, "data")
-	if err := copyData(binary, home, dir, addr); err != nil {
-		t.Fatalf("copy a database: %v", err)
-	}
+	livetest.Must(t, copyData(binary, home, dir, addr), "copy a database")
 	return startServer(t, binary, home, dir, settings)
 }
 
@@ -132,15 +126,11 @@ func Pool(t testing.TB, s *Server, mode string) *Server {
 	t.Helper()
 	binary := PoolProgram(t)
 	host, port, err := net.SplitHostPort(s.Addr())
-	if err != nil {
-		t.Fatalf("address of the server: %v", err)
-	}
+	livetest.Must(t, err, "address of the server")
 	dir := account.Home(t)
 	write := func(file, text string) string {
 		path := filepath.Join(dir, file)
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatalf("configure pgbouncer: %v", err)
-		}
+		livetest.Must(t, os.WriteFile(path, []byte(text), 0o644), "configure pgbouncer")
 		return path
 	}
 	users := write("users", fmt.Sprintf("%q %q\n", User, Password()))

@@ -38,19 +38,13 @@ func Start(t *testing.T, rules string, targets ...string) *Server {
 	t.Helper()
 	path := livetest.Binary(t, "prometheus", "prometheus")
 	rules, err := filepath.Abs(rules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	livetest.Must(t, err, "path of the rules")
 	addrs, err := json.Marshal(targets)
-	if err != nil {
-		t.Fatal(err)
-	}
+	livetest.Must(t, err, "encode the targets")
 	dir := t.TempDir()
 	config := fmt.Sprintf("global: {scrape_interval: 500ms, scrape_timeout: 500ms, evaluation_interval: 200ms}\n"+
 		"rule_files: [%q]\nscrape_configs: [{job_name: test, static_configs: [{targets: %s}]}]\n", rules, addrs)
-	if err := os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	livetest.Must(t, os.WriteFile(filepath.Join(dir, "prometheus.yml"), []byte(config), 0o600), "configure prometheus")
 	p := livetest.Start(t, livetest.Command{
 		Name: "prometheus", Path: path, Dir: dir,
 		Args: func(port int) []string {
@@ -157,13 +151,9 @@ type Dashboard struct {
 func ReadDashboard(t *testing.T, name string) *Dashboard {
 	t.Helper()
 	data, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	livetest.Must(t, err, "read the dashboard")
 	var d Dashboard
-	if err := json.Unmarshal(data, &d); err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
+	livetest.Must(t, json.Unmarshal(data, &d), "%s", name)
 	ids := map[int]string{}
 	for _, p := range d.Panels {
 		if other, taken := ids[p.ID]; taken {

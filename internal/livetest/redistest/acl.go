@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 // UsersOf returns the lines of redis.conf that define the ACL users on a page of documentation, in
@@ -11,9 +13,7 @@ import (
 func UsersOf(t testing.TB, page, password string) []string {
 	t.Helper()
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	livetest.Must(t, err, "read the users")
 	_, after, _ := strings.Cut(string(text), "```text\nuser ")
 	block, _, _ := strings.Cut("user "+after, "```")
 	var users []string

@@ -179,9 +179,7 @@ func (c *ClusterSetup) Failover(slot int) *Node {
 	old := c.MasterOf(slot)
 	c.WaitUntilWell()
 	view, err := c.slotOwners(old)
-	if err != nil {
-		c.t.Fatalf("failover of slot %d: %v", slot, err)
-	}
+	livetest.Must(c.t, err, "failover of slot %d", slot)
 	for _, replica := range view[slot][1:] {
 		if replica.Up() {
 			// Masters vote once for each shard within twice the timeout.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 // A loggedCommand is one that a server has executed: who sent it, "lua" if a script did, and its
@@ -17,9 +19,7 @@ type loggedCommand struct{ client, name string }
 func (n *Node) monitor(f func()) (seen []loggedCommand) {
 	n.t.Helper()
 	conn, err := net.DialTimeout("tcp", n.Addr(), timeout)
-	if err != nil {
-		n.t.Fatalf("MONITOR: %v", err)
-	}
+	livetest.Must(n.t, err, "MONITOR")
 	defer conn.Close() //nolint:errcheck // it is only read
 	if _, err := conn.Write([]byte("MONITOR\r\n")); err != nil {
 		n.t.Fatalf("MONITOR: %v", err)
@@ -27,13 +27,9 @@ func (n *Node) monitor(f func()) (seen []loggedCommand) {
 	in := bufio.NewReader(conn)
 	next := func() string {
 		n.t.Helper()
-		if err := conn.SetReadDeadline(time.Now().Add(timeout)); err != nil {
-			n.t.Fatal(err)
-		}
+		livetest.Must(n.t, conn.SetReadDeadline(time.Now().Add(timeout)), "MONITOR")
 		line, err := in.ReadString('\n')
-		if err != nil {
-			n.t.Fatalf("MONITOR: %v", err)
-		}
+		livetest.Must(n.t, err, "MONITOR")
 		return line
 	}
 	next() // OK

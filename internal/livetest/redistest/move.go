@@ -59,9 +59,7 @@ func HalfMovedSlot(t *testing.T, c *ClusterSetup, ttl time.Duration, d1, d2 driv
 	for i, name := range names {
 		ctx, cancel := context.WithTimeout(t.Context(), ttl+livetest.Patience)
 		next, err := d2.Acquire(ctx, request(name, "next"))
-		if err != nil {
-			t.Fatalf("livetest.Acquire(%q) after the move = %v", name, err)
-		}
+		livetest.Must(t, err, "Acquire of %q after the move", name)
 		mustFollow(ctx, t, held[i], next)
 		cancel()
 	}

@@ -178,9 +178,7 @@ func needTLS(t testing.TB, path string) {
 func AtLeast(t testing.TB, major, minor int) bool {
 	t.Helper()
 	text, err := exec.Command(Program(t), "--version").Output()
-	if err != nil {
-		t.Fatalf("ask redis-server for its version: %v", err)
-	}
+	livetest.Must(t, err, "ask redis-server for its version")
 	var a, b int
 	_, version, _ := strings.Cut(string(text), " v=")
 	if _, err := fmt.Sscanf(version, "%d.%d.", &a, &b); err != nil {
@@ -234,13 +232,6 @@ func (n *Node) ready(addr string) error {
 	return err
 }
 
-// Do is [Do] to this node as the default user, with TLS and password if the node requires them.
-func (n *Node) Do(args ...any) (any, error) { return n.do(n.Addr(), args...) }
-
-func (n *Node) do(addr string, args ...any) (any, error) {
-	return roundTrip(addr, n.tls, n.authorized(args)...)
-}
-
 // authorized returns commands for a new connection.
 func (n *Node) authorized(commands ...[]any) [][]any {
 	if n.password == "" {
@@ -253,9 +244,7 @@ func (n *Node) authorized(commands ...[]any) [][]any {
 func (n *Node) Crowd() (disperse func()) {
 	n.t.Helper()
 	conn, err := net.Dial("tcp", n.Addr())
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	livetest.Must(n.t, err, "connect")
 	kill := []any{"CLIENT", "KILL", "TYPE"} // all but our own
 	if _, err = exchange(conn, n.authorized([]any{"CONFIG", "SET", "maxclients", 1}, append(kill[:3:3], "normal"),
 		append(kill, "pubsub"))...); err != nil {
@@ -274,9 +263,7 @@ func (n *Node) Crowd() (disperse func()) {
 func (n *Node) Must(args ...any) any {
 	n.t.Helper()
 	answer, err := n.Do(args...)
-	if err != nil {
-		n.t.Fatalf("%v at %s: %v", args[0], n.Addr(), err)
-	}
+	livetest.Must(n.t, err, "%v at %s", args[0], n.Addr())
 	return answer
 }
 
@@ -300,9 +287,7 @@ func (n *Node) TLS() *tls.Config { return n.tls.Clone() }
 func (n *Node) Info(section string) map[string]string {
 	n.t.Helper()
 	fields, err := n.Fields("INFO", section)
-	if err != nil {
-		n.t.Fatalf("INFO at %s: %v", n.Addr(), err)
-	}
+	livetest.Must(n.t, err, "INFO at %s", n.Addr())
 	return fields
 }
 

