@@ -22,7 +22,7 @@ import (
 // TestUnreachable checks that errors name the reason why etcd can't be reached, at once if that
 // is known at once, and distinguish an outage from permanent reasons.
 func TestUnreachable(t *testing.T) {
-	plain, secure := etcdtest.Start(t), etcdtest.StartSecure(t)
+	plain, secure := etcdtest.Start(t), etcdtest.Start(t, etcdtest.Secure)
 	hung := livetest.NewProxy(t, plain.Addr())
 	hung.Sever()
 	late := livetest.NewProxy(t, secure.Addr())

@@ -18,7 +18,7 @@ func TestEtcdScripts(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
 	runOnStore(t, []string{"busy", "hold"}, "etcd://"+s.Addr())
-	locked, secure := etcdtest.Start(t), etcdtest.StartSecure(t)
+	locked, secure := etcdtest.Start(t), etcdtest.Start(t, etcdtest.Secure)
 	locked.RequireLogin()
 	files := t.TempDir()
 	if err := os.WriteFile(filepath.Join(files, "password"), []byte(etcdtest.Password+"\n"), 0o600); err != nil {

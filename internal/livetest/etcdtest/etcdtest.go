@@ -22,6 +22,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,30 +50,30 @@ type Server struct {
 	etcdctl      string // likewise
 	secure       bool   // clients use TLS
 	login        bool   // clients must log in
+	flags        []string
 }
+
+// These flags are not for etcd: with Installed, the etcd that is installed is started, and none is
+// built; it has no [Server.Ctl]. With Secure, clients use TLS; the server creates a self-signed
+// certificate for 127.0.0.1, see [Server.Certificate].
+const (
+	Installed = "etcdtest-installed"
+	Secure    = "etcdtest-secure"
+)
 
 // Start starts an etcd server with the given flags in addition to its defaults, such
 // as "--max-txn-ops=200". It skips t if there is no etcd and none can be built, or
 // fails it if SNIB_REQUIRE names etcd.
 func Start(t testing.TB, flags ...string) *Server {
 	t.Helper()
-	s := newServer(t, "alone")
-	s.Process = livetest.Start(t, s.command([]*Server{s}, "new", flags))
+	s := newServer(t, "alone", flags)
+	s.Process = livetest.Start(t, s.command([]*Server{s}))
 	return s
 }
 
-// StartInstalled is [Start] for the etcd that is installed, and builds none. It has no
-// [Server.Ctl].
-func StartInstalled(t testing.TB, flags ...string) *Server {
-	t.Helper()
-	s := newServerOf(t, "alone", Installed(t), "")
-	s.Process = livetest.Start(t, s.command([]*Server{s}, "new", flags))
-	return s
-}
-
-// Installed returns the path of the etcd that is installed. It skips t if there is none, or fails
+// Program returns the path of the etcd that is installed. It skips t if there is none, or fails
 // it if SNIB_REQUIRE names etcd.
-func Installed(t testing.TB) string {
+func Program(t testing.TB) string {
 	t.Helper()
 	return livetest.Binary(t, "etcd", "etcd")
 }
@@ -83,32 +84,28 @@ func Built(t testing.TB) string {
 	return program(t, "etcd")
 }
 
-// StartSecure is [Start] for a server that uses TLS with clients. The server creates a
-// self-signed certificate for 127.0.0.1, see [Server.Certificate].
-func StartSecure(t testing.TB, flags ...string) *Server {
+func newServer(t testing.TB, name string, flags []string) *Server {
 	t.Helper()
-	s := newServer(t, "secure")
-	s.secure = true
-	s.Process = livetest.Start(t, s.command([]*Server{s}, "new", append([]string{"--auto-tls"}, flags...)))
+	listenURL := "http://127.0.0.1:" + strconv.Itoa(livetest.FreePort(t))
+	s := &Server{
+		t: t, name: name, dir: t.TempDir(), port: livetest.FreePort(t), listenURL: listenURL, advertiseURL: listenURL,
+		secure: slices.Contains(flags, Secure),
+	}
+	if slices.Contains(flags, Installed) {
+		s.etcd = Program(t)
+	} else {
+		s.etcd, s.etcdctl = program(t, "etcd"), program(t, "etcdctl")
+	}
+	if s.secure {
+		s.flags = append(s.flags, "--auto-tls")
+	}
+	s.flags = append(s.flags, slices.DeleteFunc(slices.Clone(flags),
+		func(flag string) bool { return flag == Installed || flag == Secure })...)
 	return s
 }
 
-func newServer(t testing.TB, name string) *Server {
-	t.Helper()
-	return newServerOf(t, name, program(t, "etcd"), program(t, "etcdctl"))
-}
-
-func newServerOf(t testing.TB, name, etcd, etcdctl string) *Server {
-	t.Helper()
-	listenURL := "http://127.0.0.1:" + strconv.Itoa(livetest.FreePort(t))
-	return &Server{
-		t: t, name: name, dir: t.TempDir(), etcd: etcd, etcdctl: etcdctl, port: livetest.FreePort(t), listenURL: listenURL,
-		advertiseURL: listenURL,
-	}
-}
-
 // command returns the command that starts s as one of all members.
-func (s *Server) command(all []*Server, state string, flags []string) livetest.Command {
+func (s *Server) command(all []*Server) livetest.Command {
 	s.t.Helper()
 	var cluster []string
 	for _, m := range all {
@@ -122,8 +119,8 @@ func (s *Server) command(all []*Server, state string, flags []string) livetest.C
 				"--name", s.name, "--data-dir", filepath.Join(s.dir, "data"), "--log-level", "warn",
 				"--listen-client-urls", url, "--advertise-client-urls", url,
 				"--listen-peer-urls", s.listenURL, "--initial-advertise-peer-urls", s.advertiseURL,
-				"--initial-cluster", strings.Join(cluster, ","), "--initial-cluster-state", state,
-			}, flags...)
+				"--initial-cluster", strings.Join(cluster, ","), "--initial-cluster-state", "new",
+			}, s.flags...)
 		},
 	}
 }
@@ -135,7 +132,7 @@ func (s *Server) scheme() string {
 	return "http"
 }
 
-// Certificate returns the path of the certificate of a server from [StartSecure].
+// Certificate returns the path of the certificate of a server with [Secure].
 func (s *Server) Certificate() string {
 	return filepath.Join(s.dir, "data", "fixtures", "client", "cert.pem")
 }
@@ -173,9 +170,7 @@ func (s *Server) ready(addr string) error {
 func (s *Server) Ctl(args ...string) string {
 	s.t.Helper()
 	out, err := s.TryCtl(args...)
-	if err != nil {
-		s.t.Fatalf("etcdctl %s: %v", strings.Join(args, " "), err)
-	}
+	livetest.Must(s.t, err, "etcdctl %s", strings.Join(args, " "))
 	return out
 }
 
@@ -222,58 +217,34 @@ func (s *Server) Login() bool { return s.login }
 type ClusterSetup struct {
 	t       testing.TB
 	Members []*Server
-	created int // the number of members created so far
 }
 
-// Cluster starts a cluster of n members, and returns when all of them are ready.
-func Cluster(t testing.TB, n int) *ClusterSetup {
+// Cluster starts a cluster of n members with the given flags, and returns when all of them are
+// ready.
+func Cluster(t testing.TB, n int, flags ...string) *ClusterSetup {
 	t.Helper()
-	return ClusterThrough(t, n, func(_ int, addr string) string { return addr })
-}
-
-// ClusterInstalled is [Cluster] for the etcd that is installed, and builds none. Its members have
-// the given flags, and no [Server.Ctl].
-func ClusterInstalled(t testing.TB, n int, flags ...string) *ClusterSetup {
-	t.Helper()
-	c := &ClusterSetup{t: t}
-	for i := range n {
-		c.Members = append(c.Members, newServerOf(t, fmt.Sprintf("member%d", i+1), Installed(t), ""))
-	}
-	c.start(flags)
-	return c
+	return ClusterThrough(t, n, func(_ int, addr string) string { return addr }, flags...)
 }
 
 // ClusterThrough is [Cluster], but the members reach each other at other addresses than those
 // where they listen, such as those of proxies. through is called with the address of a member,
 // and returns the address at which others reach it.
-func ClusterThrough(t testing.TB, n int, through func(member int, addr string) string) *ClusterSetup {
+func ClusterThrough(t testing.TB, n int, through func(member int, addr string) string, flags ...string) *ClusterSetup {
 	t.Helper()
 	c := &ClusterSetup{t: t}
 	for i := range n {
-		m := c.newMember()
+		m := newServer(t, fmt.Sprintf("member%d", i+1), flags)
 		m.advertiseURL = "http://" + through(i, strings.TrimPrefix(m.listenURL, "http://"))
 		c.Members = append(c.Members, m)
 	}
-	c.start(nil)
-	return c
-}
-
-// start starts all members of a new cluster.
-func (c *ClusterSetup) start(flags []string) {
-	c.t.Helper()
 	var commands []livetest.Command
 	for _, m := range c.Members {
-		commands = append(commands, m.command(c.Members, "new", flags))
+		commands = append(commands, m.command(c.Members))
 	}
-	for i, p := range livetest.StartAll(c.t, commands...) {
+	for i, p := range livetest.StartAll(t, commands...) {
 		c.Members[i].Process = p
 	}
-}
-
-func (c *ClusterSetup) newMember() *Server {
-	c.t.Helper()
-	c.created++
-	return newServer(c.t, fmt.Sprintf("member%d", c.created))
+	return c
 }
 
 // Addrs returns the addresses for clients.

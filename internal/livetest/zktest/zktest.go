@@ -70,9 +70,7 @@ func (s *Server) secureLines(t testing.TB) []string {
 	var both []byte
 	for _, file := range []string{livetest.CertFile, livetest.KeyFile} {
 		text, err := os.ReadFile(filepath.Join(s.dir, file))
-		if err != nil {
-			t.Fatalf("configure zookeeper: %v", err)
-		}
+		livetest.Must(t, err, "configure zookeeper")
 		both = append(both, text...)
 	}
 	return []string{
@@ -119,9 +117,7 @@ func start(t testing.TB, n int, through func(server int, addr string) string, co
 			port := strconv.Itoa(livetest.FreePort(t))
 			addrs[j] = "127.0.0.1:" + port
 			_, via, err := net.SplitHostPort(through(i, addrs[j]))
-			if err != nil {
-				t.Fatalf("address of a proxy: %v", err)
-			}
+			livetest.Must(t, err, "address of a proxy")
 			ports[j] = via
 		}
 		own = append(own, fmt.Sprintf("server.%d=%s:%s", i+1, addrs[0], strings.TrimPrefix(addrs[1], "127.0.0.1:")))
@@ -202,20 +198,6 @@ func write(t testing.TB, dir, file, text string) string {
 // Mode returns the mode of a server: "standalone", "leader" or "follower".
 func (s *Server) Mode() (string, error) { return mode(s.Addr()) }
 
-// Version returns the version of a server, such as "3.8.0".
-func (s *Server) Version() (string, error) {
-	text, err := sendCommand(s.Addr(), "srvr")
-	if err != nil {
-		return "", err
-	}
-	_, after, _ := strings.Cut(text, "version: ")
-	version, _, ok := strings.Cut(after, "-")
-	if !ok {
-		return "", fmt.Errorf("it says: %q", text)
-	}
-	return version, nil
-}
-
 // ready is a [livetest.Command.Ready]: a server is ready when it has found a leader. With TLS it
 // has also completed a handshake: the first one of a virtual machine takes seconds if the machine
 // is busy.
@@ -243,16 +225,11 @@ func mode(addr string) (string, error) {
 	return found, nil
 }
 
-// Stat returns what the server at addr says about itself, beginning with its version.
-func Stat(addr string) (string, error) { return sendCommand(addr, "srvr") }
-
 // Watches returns how many watches a server has for its clients, and on how many nodes.
 func (s *Server) Watches(t testing.TB) (watches, nodes int) {
 	t.Helper()
 	text, err := sendCommand(s.Addr(), "wchs")
-	if err != nil {
-		t.Fatalf("watches of zookeeper: %v", err)
-	}
+	livetest.Must(t, err, "watches of zookeeper")
 	var clients int
 	if _, err := fmt.Sscanf(text, "%d connections watching %d paths\nTotal watches:%d", &clients, &nodes,
 		&watches); err != nil {

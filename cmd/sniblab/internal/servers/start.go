@@ -207,14 +207,14 @@ func Replicated(t testing.TB, p *Pair) *Set {
 
 // etcdFlags make leases of a second possible: the shortest is three halves of the election
 // timeout, in whole seconds.
-var etcdFlags = []string{"--heartbeat-interval", "50", "--election-timeout", "500"}
+var etcdFlags = []string{etcdtest.Installed, "--heartbeat-interval", "50", "--election-timeout", "500"}
 
 // Etcd starts a server that is installed.
-func Etcd(t testing.TB) *Set { return single(t, nil, etcdtest.StartInstalled(t, etcdFlags...)) }
+func Etcd(t testing.TB) *Set { return single(t, nil, etcdtest.Start(t, etcdFlags...)) }
 
 // EtcdCluster starts three servers that are installed.
 func EtcdCluster(t testing.TB) *Set {
-	return OfEtcd(t, etcdtest.ClusterInstalled(t, 3, etcdFlags...))
+	return OfEtcd(t, etcdtest.Cluster(t, 3, etcdFlags...))
 }
 
 // OfEtcd returns the set of a cluster.

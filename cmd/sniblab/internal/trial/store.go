@@ -104,7 +104,7 @@ func (k StoreKind) About() string { return k.of().about }
 // programs checks by their names in SNIB_REQUIRE whether servers are installed.
 var programs = map[string]func(testing.TB) string{
 	"redis": redistest.Program, "postgres": pgtest.Program, "pgbouncer": pgtest.PoolProgram, "mysql": mysqltest.Program,
-	"etcd": etcdtest.Installed, "zookeeper": zktest.Java,
+	"etcd": etcdtest.Program, "zookeeper": zktest.Java,
 }
 
 // Missing returns why the lab can't start a store on this machine, as a [*livetest.MissingError],
