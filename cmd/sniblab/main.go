@@ -175,12 +175,3 @@ func names[T any](all []T, name func(T) string) []string {
 	}
 	return made
 }
-
-// ownCommand returns the command line of a process of this program that is the target with a name.
-func ownCommand(name string) []string {
-	exe, err := os.Executable()
-	if err != nil {
-		exe = os.Args[0]
-	}
-	return []string{exe, "target", name}
-}

@@ -172,7 +172,7 @@ func (l *runCommand) fitting(chosen []trial.Target) ([]trial.Target, error) {
 	var fit []trial.Target
 	var errs []error
 	for _, c := range chosen {
-		err := trial.CheckFaults(c, l.faults)
+		_, err := trial.FaultsFor(c, l.faults)
 		switch {
 		case err == nil:
 			fit = append(fit, c)

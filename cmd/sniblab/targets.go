@@ -52,7 +52,7 @@ const (
 // ownTargets returns snib on those of its stores that the lab can start.
 func ownTargets() []ownTarget {
 	on := func(kind trial.StoreKind, name, title string, s store.Store) ownTarget {
-		return ownTarget{trial.Target{Name: name, Title: title, Store: kind, Tokens: true, Command: ownCommand(name)}, s}
+		return ownTarget{trial.Target{Name: name, Title: title, Store: kind, Tokens: true, Command: trial.OwnCommand(name)}, s}
 	}
 	assuming := func(o ownTarget, fault, text string) ownTarget {
 		o.Assumes = map[string]string{fault: text}
@@ -122,7 +122,7 @@ func ownInstalled() []trial.Target {
 }
 
 // controls returns the broken patterns.
-func controls() []trial.Target { return trial.Controls(ownCommand) }
+func controls() []trial.Target { return trial.Controls(trial.OwnCommand) }
 
 // addresses returns the addresses in the URL of a store.
 func addresses(url string) []string {

@@ -33,7 +33,7 @@ func runDel(p pattern.Name, command string) func(*Director) {
 		a.Acquire()
 		a.Work()
 		if a.Release(Before(command)) {
-			s.tooBusy() // the TTL was over before the first command
+			panic(failure{ErrTooBusy}) // the TTL was over before the first command
 		}
 		r.AwaitExpiry()
 		b.Acquire()

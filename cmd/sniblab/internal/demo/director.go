@@ -40,9 +40,6 @@ type failure struct{ error }
 // failf ends the variant.
 func failf(format string, args ...any) { panic(failure{fmt.Errorf(format, args...)}) }
 
-// tooBusy ends the variant because the machine did not keep up with it.
-func (s *Director) tooBusy() { panic(failure{ErrTooBusy}) }
-
 // check ends the variant if err is not nil.
 func check(what string, err error) {
 	if err != nil {

@@ -97,15 +97,15 @@ func Open(ctx context.Context, s Spec, t Tracer) (*Client, error) {
 		NoExpiry:    onRedis(noExpiry),
 		Renewed:     onRedis(renewed),
 		Counted:     onRedis(counted),
-		Snib:        onRedis(snibLock),
-		FencedSnib:  onRedis(fencedSnib),
+		Snib:        onRedis(snibLock(false)),
+		FencedSnib:  onRedis(snibLock(true)),
 
 		InsertRow:  onPostgres(insertRow),
 		Autocommit: onPostgres(autocommit),
 		Advisory:   onPostgres(advisory),
 
-		TimelessRedlock: timelessRedlock,
-		HastyRedlock:    hastyRedlock,
+		TimelessRedlock: redlockOf(false),
+		HastyRedlock:    redlockOf(true),
 
 		Unwatched:   unwatched,
 		PutIfAbsent: putIfAbsent,

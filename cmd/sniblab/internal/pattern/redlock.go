@@ -13,17 +13,14 @@ const (
 	HastyRedlock    Name = "Redlock without delayed restarts"
 )
 
-// timelessRedlock is Redlock, except that it does not subtract from the TTL the time that the
-// acquisition took.
-func timelessRedlock(_ context.Context, s Spec, _ Tracer) (*Client, error) {
-	return redlockOf(s, false)
+// redlockOf opens clients of Redlock without renewal, on nodes that take part at once when they
+// restart. If looks is false, they do not look at the clock: they do not subtract from the TTL the
+// time that the acquisition took.
+func redlockOf(looks bool) func(context.Context, Spec, Tracer) (*Client, error) {
+	return func(_ context.Context, s Spec, _ Tracer) (*Client, error) { return openRedlock(s, looks) }
 }
 
-// hastyRedlock is Redlock on nodes that take part at once when they restart.
-func hastyRedlock(_ context.Context, s Spec, _ Tracer) (*Client, error) { return redlockOf(s, true) }
-
-// redlockOf is Redlock without renewal. If looks is false, it does not look at the clock.
-func redlockOf(s Spec, looks bool) (*Client, error) {
+func openRedlock(s Spec, looks bool) (*Client, error) {
 	var nodes redlockNodes
 	for _, url := range s.URLs {
 		option, err := redisOption(url)

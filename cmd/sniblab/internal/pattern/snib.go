@@ -9,43 +9,32 @@ import (
 	"github.com/sniblock/snib/redislock"
 )
 
-// snibLock is snib on Redis. The lock has the same key as those of the other patterns.
-func snibLock(r *redisClient) (*Client, error) {
-	l, err := openSnib(r)
-	if err != nil {
-		return nil, err
+// snibLock is snib on Redis, with a guard at the stock if fenced is set. The lock has the same key
+// as those of the other patterns.
+func snibLock(fenced bool) func(*redisClient) (*Client, error) {
+	return func(r *redisClient) (*Client, error) {
+		driver, err := redislock.New(context.Background(), r.client)
+		if err != nil {
+			return nil, err
+		}
+		locker, err := snib.New(driver, snib.TTL(r.TTL), snib.Label(r.Client), snib.Tracing(&snib.Trace{
+			Renewed: func(e snib.RenewedEvent) {
+				if e.Err == nil {
+					r.trace.Renewed()
+				}
+			},
+			Lost: func(e snib.LostEvent) { r.trace.Lost(string(e.Loss)) },
+		}))
+		if err != nil {
+			return nil, err
+		}
+		l := &snibClient{locker: locker, trace: r.trace}
+		c := &Client{Try: l.try, Wait: l.wait, Held: l.held, Release: l.release}
+		if fenced {
+			c.workThrough(r.client, l)
+		}
+		return c, nil
 	}
-	return l.client(), nil
-}
-
-// fencedSnib is snibLock with a guard at the stock.
-func fencedSnib(r *redisClient) (*Client, error) {
-	l, err := openSnib(r)
-	if err != nil {
-		return nil, err
-	}
-	c := l.client()
-	c.workThrough(r.client, l)
-	return c, nil
-}
-
-func openSnib(r *redisClient) (*snibClient, error) {
-	driver, err := redislock.New(context.Background(), r.client)
-	if err != nil {
-		return nil, err
-	}
-	locker, err := snib.New(driver, snib.TTL(r.TTL), snib.Label(r.Client), snib.Tracing(&snib.Trace{
-		Renewed: func(e snib.RenewedEvent) {
-			if e.Err == nil {
-				r.trace.Renewed()
-			}
-		},
-		Lost: func(e snib.LostEvent) { r.trace.Lost(string(e.Loss)) },
-	}))
-	if err != nil {
-		return nil, err
-	}
-	return &snibClient{locker: locker, trace: r.trace}, nil
 }
 
 // A snibClient is a client that locks by snib.
@@ -53,10 +42,6 @@ type snibClient struct {
 	locker *snib.Locker
 	trace  Tracer
 	lock   *snib.Lock // the last that it held
-}
-
-func (c *snibClient) client() *Client {
-	return &Client{Try: c.try, Wait: c.wait, Held: c.held, Release: c.release}
 }
 
 func (c *snibClient) try(ctx context.Context) (bool, error) {

@@ -19,6 +19,7 @@ import (
 	"strings"
 
 	"github.com/sniblock/snib/cmd/sniblab/internal/process"
+	"github.com/sniblock/snib/cmd/sniblab/internal/trial"
 	"github.com/sniblock/snib/internal/livetest"
 )
 
@@ -111,13 +112,7 @@ var (
 )
 
 // runGolang runs "sniblab target": see package golang.
-func runGolang(_, target string) []string {
-	exe, err := os.Executable()
-	if err != nil {
-		exe = os.Args[0]
-	}
-	return []string{exe, "target", target}
-}
+func runGolang(_, target string) []string { return trial.OwnCommand(target) }
 
 // sources returns the files of the kit by their names in the folder of the installation.
 func (k *kit) sources() (map[string][]byte, error) {

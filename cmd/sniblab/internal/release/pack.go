@@ -53,8 +53,8 @@ func (r *release) file(p platform, suffix string) string {
 	return filepath.Join(r.out, fmt.Sprintf("snib_%s_%s_%s%s", strings.TrimPrefix(r.version, "v"), p.os, p.arch, suffix))
 }
 
-// archives makes an archive of each binary: a tar file, or a zip file for Windows. Git gives the files
-// in it the date of the commit.
+// archives makes an archive of each binary: a tar file, or a zip file for Windows. Git gives the
+// files in it the date of the commit.
 func (r *release) archives(ctx context.Context, _ time.Time) error {
 	for _, b := range r.built {
 		suffix := ".tar.gz"

@@ -316,12 +316,19 @@ func reset(k Strike) {
 	}
 }
 
-func pauseServer(s *Set, k Strike) {
-	server := s.Hit(k.Rand)
+func pauseServer(s *Set, k Strike) { pause(k, s.Hit(k.Rand)) }
+
+func stopAll(s *Set, k Strike) { pause(k, s.All...) }
+
+func pause(k Strike, stopped ...Server) {
 	k.Hold(func() {
-		server.Hang()
+		for _, server := range stopped {
+			server.Hang()
+		}
 		k.Wait()
-		server.Resume()
+		for _, server := range stopped {
+			server.Resume()
+		}
 	})
 }
 
@@ -344,18 +351,6 @@ func restart(s *Set, k Strike) {
 		}
 		for _, server := range dead {
 			server.Restart()
-		}
-	})
-}
-
-func stopAll(s *Set, k Strike) {
-	k.Hold(func() {
-		for _, server := range s.All {
-			server.Hang()
-		}
-		k.Wait()
-		for _, server := range s.All {
-			server.Resume()
 		}
 	})
 }

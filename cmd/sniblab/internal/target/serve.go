@@ -24,9 +24,21 @@ type Locker func(ctx context.Context, wait time.Duration) (*Hold, error)
 // A Hold is one hold of the lock. Its functions are safe for concurrent use.
 type Hold struct {
 	Token   uint64          // the fencing token, or 0 if there is none
-	Held    func() bool     // whether the target believes that it holds the lock; nil if it always does
+	Held    func() bool     // whether the target believes that it holds the lock; nil if it does until Lost
 	Lost    <-chan struct{} // closed when it learns that it has lost the lock; nil if it can't
 	Release func(context.Context) error
+}
+
+func (h *Hold) held() bool {
+	if h.Held != nil {
+		return h.Held()
+	}
+	select {
+	case <-h.Lost:
+		return false
+	default:
+		return true
+	}
 }
 
 // Serve is a target. It opens its Locker when it is told where, and answers the judge until in
@@ -83,7 +95,7 @@ func (s *server) handle(ctx context.Context, locker Locker, m Message) {
 		go s.acquire(ctx, locker, m)
 	case Check:
 		h := s.hold(m.ID)
-		s.send(Message{Type: Check, ID: m.ID, Held: h != nil && (h.Held == nil || h.Held())})
+		s.send(Message{Type: Check, ID: m.ID, Held: h != nil && h.held()})
 	case Release:
 		go s.release(ctx, m.ID)
 	default:

@@ -37,14 +37,9 @@ func fits(f servers.Fault, c Target) bool {
 	return has
 }
 
-// CheckFaults returns an error if a target can have none of the faults with these names.
-func CheckFaults(c Target, names []string) error {
-	_, err := faultsFor(c, names)
-	return err
-}
-
-// faultsFor returns the faults that a target is run under.
-func faultsFor(c Target, only []string) ([]servers.Fault, error) {
+// FaultsFor returns the faults with these names that a target can have, or an error if there are
+// none; nil means all.
+func FaultsFor(c Target, only []string) ([]servers.Fault, error) {
 	if c.Faults != nil {
 		only = c.Faults
 	}

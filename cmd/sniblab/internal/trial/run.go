@@ -11,6 +11,7 @@ package trial
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -71,6 +72,15 @@ type Target struct {
 
 // IsControl reports whether the target is broken on purpose.
 func (c Target) IsControl() bool { return c.Defect != "" }
+
+// OwnCommand returns the command line of a process of this program that is the target with a name.
+func OwnCommand(name string) []string {
+	exe, err := os.Executable()
+	if err != nil {
+		exe = os.Args[0]
+	}
+	return []string{exe, "target", name}
+}
 
 // Options say what to run.
 type Options struct {
@@ -154,7 +164,7 @@ func run(ctx context.Context, c Target, opts Options) (o Outcome) {
 	}
 	lastSeed := opts.Seed // of the latest trial
 	err := livetest.Outside(func(t testing.TB) error {
-		faults, err := faultsFor(c, opts.Faults)
+		faults, err := FaultsFor(c, opts.Faults)
 		if err != nil {
 			return err
 		}

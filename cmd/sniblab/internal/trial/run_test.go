@@ -206,9 +206,9 @@ func TestFaultsFit(t *testing.T) {
 		{Target{Store: None}, []string{"cut"}, 0},
 		{Target{Store: Redis, Defect: "x", Faults: []string{"kill"}}, []string{"cut"}, 1},
 	} {
-		got, err := faultsFor(tt.c, tt.only)
+		got, err := FaultsFor(tt.c, tt.only)
 		if len(got) != tt.want || (err != nil) != (tt.want == 0) {
-			t.Errorf("faultsFor(%+v, %v) = %d faults, %v, want %d", tt.c, tt.only, len(got), err, tt.want)
+			t.Errorf("FaultsFor(%+v, %v) = %d faults, %v, want %d", tt.c, tt.only, len(got), err, tt.want)
 		}
 	}
 }

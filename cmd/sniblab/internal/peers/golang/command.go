@@ -59,18 +59,7 @@ func (l commandLock) acquire(_ context.Context, wait time.Duration) (*target.Hol
 		end()
 		return nil, target.ErrDenied
 	}
-	return &target.Hold{
-		Held: func() bool {
-			select {
-			case <-ended:
-				return false
-			default:
-				return true
-			}
-		},
-		Lost:    ended,
-		Release: func(context.Context) error { end(); return nil },
-	}, nil
+	return &target.Hold{Lost: ended, Release: func(context.Context) error { end(); return nil }}, nil
 }
 
 // openFlock has the command flock of util-linux: its command says that it runs, and ends with its

@@ -41,19 +41,7 @@ func openEtcd(ctx context.Context, m target.Message) (target.Locker, error) {
 		case err != nil:
 			return nil, err
 		}
-		return &target.Hold{
-			Token: uint64(mutex.Header().Revision),
-			Held: func() bool {
-				select {
-				case <-session.Done():
-					return false
-				default:
-					return true
-				}
-			},
-			Lost:    session.Done(),
-			Release: mutex.Unlock,
-		}, nil
+		return &target.Hold{Token: uint64(mutex.Header().Revision), Lost: session.Done(), Release: mutex.Unlock}, nil
 	}, nil
 }
 

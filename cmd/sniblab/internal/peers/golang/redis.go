@@ -104,9 +104,7 @@ func openRueidislock(majority int32) opener {
 			switch {
 			case err == nil && inTime:
 				return &target.Hold{
-					Held:    func() bool { return held.Err() == nil },
-					Lost:    held.Done(),
-					Release: func(context.Context) error { release(); end(); return nil },
+					Lost: held.Done(), Release: func(context.Context) error { release(); end(); return nil },
 				}, nil
 			case err == nil:
 				release()
