@@ -18,9 +18,7 @@ func (a Account) Home(t testing.TB) string {
 	dir, err := os.MkdirTemp("", string(a)+"test") //nolint:usetesting // another user may not enter those
 	if err == nil {
 		t.Cleanup(func() {
-			if err := os.RemoveAll(dir); err != nil {
-				t.Errorf("remove the server's folder: %v", err)
-			}
+			Want(t, os.RemoveAll(dir), nil, "remove the server's folder")
 		})
 		err = a.give(dir)
 	}

@@ -47,9 +47,7 @@ func (r *resource) cycle(t *testing.T, d driver.Driver, id string) {
 	defer cancel()
 	l, err := d.Acquire(ctx, req)
 	if err != nil {
-		if !errors.Is(err, driver.ErrUnavailable) {
-			t.Errorf("Acquire = %v", err)
-		}
+		Want(t, err, driver.ErrUnavailable, "Acquire")
 		return
 	}
 	r.enter(t, l)

@@ -18,9 +18,7 @@ func Disk(t testing.TB, dir, options string) error {
 		return fmt.Errorf("mount a disk at %s: %w", dir, err)
 	}
 	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Errorf("unmount the disk at %s: %v", dir, err)
-		}
+		Want(t, syscall.Unmount(dir, syscall.MNT_DETACH), nil, "unmount the disk at %s", dir)
 	})
 	return nil
 }

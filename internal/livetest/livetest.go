@@ -25,6 +25,7 @@
 package livetest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -120,6 +121,14 @@ func Must(t testing.TB, err error, what string, args ...any) {
 	t.Helper()
 	if err != nil {
 		t.Fatalf("%s: %v", fmt.Sprintf(what, args...), err)
+	}
+}
+
+// Want reports an error of t if got does not match want, or if want is nil and got is not.
+func Want(t testing.TB, got, want error, what string, args ...any) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Errorf("%s = %v, want %v", fmt.Sprintf(what, args...), got, want)
 	}
 }
 

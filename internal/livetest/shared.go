@@ -40,9 +40,7 @@ func (s *Shared[T]) Get(t testing.TB, start func(testing.TB) T) T {
 	if missing, ok := errors.AsType[*MissingError](s.err); ok {
 		Missing(t, missing.Server, missing.Why)
 	}
-	if s.err != nil {
-		t.Fatalf("start a server that tests share: %v", s.err)
-	}
+	Must(t, s.err, "start a server that tests share")
 	return s.value
 }
 

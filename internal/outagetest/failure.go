@@ -166,18 +166,14 @@ func (s Store) fail(t *testing.T, f Failure) {
 		})
 	} else {
 		livetest.Await(t, "hold", func() error { return d.Renew(t.Context(), leases)[0].Err })
-		if err := held.Release(t.Context()); err != nil {
-			t.Errorf("Release = %v", err)
-		}
+		livetest.Want(t, held.Release(t.Context()), nil, "Release")
 	}
 	for who, got := range map[string]<-chan error{"before": first, "meanwhile": late} {
 		err := <-got
 		if f.Denied && err != nil && f.check("Acquire", err, false, nil) == nil {
 			continue // denied before the end
 		}
-		if err != nil {
-			t.Errorf("Acquire of the waiter that came %s = %v", who, err)
-		}
+		livetest.Want(t, err, nil, "Acquire of the waiter that came %s", who)
 	}
 	livetest.Await(t, "Ping without an error", func() error { return next.Ping(t.Context()) })
 }

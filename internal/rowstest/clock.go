@@ -195,9 +195,7 @@ func livesAcrossStep(t *testing.T, c ClockTest) {
 	w := livetest.Waiting(t, c.Open(t), rowRequest("alive", "b"))
 	c.Clock.SetClock(behind)
 	for range 10 { // which takes longer than the TTL
-		if r := d.Renew(t.Context(), []driver.Lease{l}); r[0].Err != nil {
-			t.Fatalf("Renew = %v", r[0].Err)
-		}
+		livetest.Must(t, d.Renew(t.Context(), []driver.Lease{l})[0].Err, "Renew")
 		w.Running(t, "while the holder renews")
 		livetest.CheckHeld(t, d, "alive", "of a lock whose holder renews")
 		time.Sleep(req.TTL / 8) // time between renewals

@@ -30,16 +30,10 @@ func IsOwner(t *testing.T, d driver.Driver, isOwner func(name string, token uint
 		}
 	}
 	livetest.Release(t, first)
-	if err := isOwner("a", token); !errors.Is(err, driver.ErrLost) {
-		t.Errorf("IsOwner after Release = %v, want ErrLost", err)
-	}
+	livetest.Want(t, isOwner("a", token), driver.ErrLost, "IsOwner after Release")
 	next := livetest.Acquire(t, d, rowRequest("a", "two"))
-	if err := isOwner("a", token); !errors.Is(err, driver.ErrLost) {
-		t.Errorf("IsOwner of the hold before = %v, want ErrLost", err)
-	}
-	if err := isOwner("a", next.Grant().Token); err != nil {
-		t.Errorf("IsOwner of the next hold = %v", err)
-	}
+	livetest.Want(t, isOwner("a", token), driver.ErrLost, "IsOwner of the hold before")
+	livetest.Want(t, isOwner("a", next.Grant().Token), nil, "IsOwner of the next hold")
 	livetest.Release(t, next)
 }
 
@@ -66,9 +60,7 @@ func IsOwnerKeepsTheLock(t *testing.T, d, other driver.Driver,
 	if _, err := other.Acquire(ctx, rowRequest("a", "two")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Acquire while the transaction goes on = %v, want it to wait", err)
 	}
-	if err := isOwner(token); !errors.Is(err, driver.ErrLost) {
-		t.Errorf("IsOwner after the end of the lease = %v, want ErrLost", err)
-	}
+	livetest.Want(t, isOwner(token), driver.ErrLost, "IsOwner after the end of the lease")
 	livetest.Must(t, end(), "end the transaction")
 	livetest.Acquire(t, other, rowRequest("a", "two"))
 }

@@ -119,9 +119,7 @@ func excludes(t *testing.T, db Transactions, take takeFunc, end func(*Transactio
 	got := db.wait(t, func() error { return take(t.Context(), two, -1) })
 	livetest.Must(t, end(one), "end of the holder")
 	livetest.Must(t, <-got, "take what nobody holds")
-	if err := take(t.Context(), db.Begin(t), 0); !errors.Is(err, driver.ErrHeld) {
-		t.Errorf("after the second has got it = %v, want ErrHeld", err)
-	}
+	livetest.Want(t, take(t.Context(), db.Begin(t), 0), driver.ErrHeld, "after the second has got it")
 	livetest.Must(t, two.Commit(), "Commit")
 	livetest.Must(t, take(t.Context(), db.Begin(t), 0), "take what nobody holds")
 	if n := db.number(t, "SELECT count(*) FROM orders WHERE status = 'mine'"); n != 1 {
@@ -140,9 +138,7 @@ func waiterDies(t *testing.T, db Transactions, take takeFunc) {
 	if err := <-got; err == nil || errors.Is(err, driver.ErrHeld) {
 		t.Errorf("when the connection is lost = %v, want another error than ErrHeld", err)
 	}
-	if err := take(t.Context(), db.Begin(t), 0); !errors.Is(err, driver.ErrHeld) {
-		t.Errorf("while the holder goes on = %v, want ErrHeld", err)
-	}
+	livetest.Want(t, take(t.Context(), db.Begin(t), 0), driver.ErrHeld, "while the holder goes on")
 }
 
 // contextEnds checks that a wait ends with its context, and leaves nothing in the server.
@@ -152,9 +148,7 @@ func contextEnds(t *testing.T, db Transactions, take takeFunc) {
 	ctx, cancel := context.WithCancel(t.Context())
 	got := db.wait(t, func() error { return take(ctx, two, -1) })
 	cancel()
-	if err := <-got; !errors.Is(err, context.Canceled) {
-		t.Errorf("when the context ends = %v, want %v", err, context.Canceled)
-	}
+	livetest.Want(t, <-got, context.Canceled, "when the context ends")
 	livetest.Must(t, one.Commit(), "Commit")
 	livetest.Must(t, take(t.Context(), db.Begin(t), -1), "take what nobody holds")
 }
@@ -165,9 +159,7 @@ func lockTwice(t *testing.T, db Transactions) {
 	livetest.Must(t, one.Lock(t.Context(), "new", 0), "take what nobody holds")
 	livetest.Must(t, one.Lock(t.Context(), "new", 0), "take what nobody holds")
 	livetest.Must(t, two.Lock(t.Context(), "New", 0), "take what nobody holds")
-	if err := two.Lock(t.Context(), "", 0); !errors.Is(err, driver.ErrInvalid) {
-		t.Errorf("without a name = %v, want ErrInvalid", err)
-	}
+	livetest.Want(t, two.Lock(t.Context(), "", 0), driver.ErrInvalid, "without a name")
 }
 
 // changed checks what Row returns if the row is changed during the wait.
@@ -185,9 +177,7 @@ func (db Transactions) changed(t *testing.T, change, want string, wantErr error)
 	if err := <-got; !errors.Is(err, wantErr) || status != want {
 		t.Errorf("Row after %s = %q, %v, want %q, %v", change, status, err, want, wantErr)
 	}
-	if err := two.Commit(); err != nil {
-		t.Errorf("Commit = %v", err)
-	}
+	livetest.Want(t, two.Commit(), nil, "Commit")
 }
 
 // wait runs fn in a goroutine, and returns when a transaction waits in the server. The channel has

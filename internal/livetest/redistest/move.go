@@ -32,9 +32,7 @@ func HalfMovedSlot(t *testing.T, c *ClusterSetup, ttl time.Duration, d1, d2 driv
 	for range 3 {
 		ctx, cancel := context.WithTimeout(t.Context(), ttl)
 		for i, r := range d1.Renew(ctx, held) {
-			if r.Err != nil {
-				t.Errorf("Renew of %s while its slot is half-way = %v", names[i], r.Err)
-			}
+			livetest.Want(t, r.Err, nil, "Renew of %s while its slot is half-way", names[i])
 		}
 		cancel()
 	}
@@ -52,9 +50,7 @@ func HalfMovedSlot(t *testing.T, c *ClusterSetup, ttl time.Duration, d1, d2 driv
 	time.Sleep(300 * time.Millisecond) // in which the releases meet the move
 	move.Finish()
 	for range held {
-		if err := <-released; err != nil {
-			t.Errorf("Release while the slot is half-way = %v", err)
-		}
+		livetest.Want(t, <-released, nil, "Release while the slot is half-way")
 	}
 	for i, name := range names {
 		ctx, cancel := context.WithTimeout(t.Context(), ttl+livetest.Patience)
@@ -90,9 +86,7 @@ func ReleaseMeetsMove(t *testing.T, c *ClusterSetup, ttl time.Duration, d1 drive
 		return nil
 	})
 	move.Finish()
-	if err := <-released; err != nil {
-		t.Errorf("Release while its slot moves = %v", err)
-	}
+	livetest.Want(t, <-released, nil, "Release while its slot moves")
 	mustFollow(ctx, t, held, waiter.Get(t))
 }
 
@@ -115,7 +109,5 @@ func mustFollow(ctx context.Context, t *testing.T, last, next driver.Lease) {
 	if got, before := next.Grant().Token, last.Grant().Token; got <= before {
 		t.Errorf("token %d after %d", got, before)
 	}
-	if err := next.Release(ctx); err != nil {
-		t.Errorf("Release of the next lease = %v", err)
-	}
+	livetest.Want(t, next.Release(ctx), nil, "Release of the next lease")
 }

@@ -388,9 +388,7 @@ func forgetQuorum(s *Set, k Strike) {
 // forget restarts a Redis server without its memory.
 func (s *Set) forget(n *redistest.Node) {
 	n.Kill()
-	if err := os.RemoveAll(filepath.Join(n.Dir(), "appendonlydir")); err != nil {
-		s.T.Fatalf("remove the data of the server: %v", err)
-	}
+	livetest.Must(s.T, os.RemoveAll(filepath.Join(n.Dir(), "appendonlydir")), "remove the data of the server")
 	for _, file := range []string{"appendonly.aof", "dump.rdb"} { // before Redis 7 the first is one file
 		_ = os.Remove(filepath.Join(n.Dir(), file))
 	}

@@ -51,9 +51,7 @@ func PostgresPair(t testing.TB, synchronous bool) *Pair {
 	var standby *pgtest.Server
 	p := &Pair{Primary: primary, synchronous: synchronous, link: livetest.NewProxy(t, primary.Addr())}
 	exec := func(s *pgtest.Server, statements ...string) {
-		if err := ExecPostgres(s.URL(), statements...); err != nil {
-			t.Fatalf("replicate PostgreSQL: %v", err)
-		}
+		livetest.Must(t, ExecPostgres(s.URL(), statements...), "replicate PostgreSQL")
 	}
 	p.addReplica = func() {
 		p.link.Redirect(p.Primary.Addr())
@@ -169,9 +167,7 @@ func (m *mariadb) follow() {
 	m.link.Redirect(m.current.Addr())
 	m.replica = m.start()
 	host, port, err := net.SplitHostPort(m.link.Addr())
-	if err != nil {
-		m.t.Fatalf("address of a proxy: %v", err)
-	}
+	livetest.Must(m.t, err, "address of a proxy")
 	m.exec(m.replica, "SET GLOBAL rpl_semi_sync_slave_enabled = ON",
 		fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='%s', MASTER_PORT=%s, MASTER_USER='%s', MASTER_PASSWORD='%s', MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1",
 			host, port, mysqltest.User, mysqltest.Password()),
@@ -190,9 +186,7 @@ func (m *mariadb) follow() {
 }
 
 func (m *mariadb) exec(s *mysqltest.Server, statements ...string) {
-	if err := ExecMySQL(s.DSN(), statements...); err != nil {
-		m.t.Fatalf("replicate MariaDB: %v", err)
-	}
+	livetest.Must(m.t, ExecMySQL(s.DSN(), statements...), "replicate MariaDB")
 }
 
 // status returns what SHOW SLAVE STATUS says of the replica.

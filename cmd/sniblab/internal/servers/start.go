@@ -159,9 +159,7 @@ func MySQL(t testing.TB) *Set {
 func (s *Set) endSessions(end func() error) {
 	s.Own = map[string]func(Strike){"kill-session": func(k Strike) {
 		k.Hold(func() {
-			if err := end(); err != nil {
-				s.T.Errorf("end sessions: %v", err)
-			}
+			livetest.Want(s.T, end(), nil, "end sessions")
 		})
 	}}
 }
@@ -223,9 +221,7 @@ func OfEtcd(t testing.TB, c *etcdtest.ClusterSetup) *Set {
 	s.Own["kill-session"] = func(k Strike) {
 		k.Hold(func() {
 			out, err := c.Members[0].TryCtl("lease", "list")
-			if err != nil {
-				t.Errorf("list leases: %v", err)
-			}
+			livetest.Want(t, err, nil, "list leases")
 			ids := strings.Fields(out)
 			for _, id := range ids[min(len(ids), 3):] { // "found 3 leases", and then the ids
 				_, _ = c.Members[0].TryCtl("lease", "revoke", id) // it may have ended
