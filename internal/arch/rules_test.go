@@ -99,7 +99,7 @@ var rules = []rule{
 		"github.com/go-redsync/redsync/v4/...", "github.com/go-sql-driver/mysql", "github.com/go-zookeeper/zk",
 		"github.com/jackc/pgx/v5/...", "github.com/lib/pq", "github.com/ncruces/go-sqlite3/...", "github.com/redis/go-redis/v9", "github.com/redis/rueidis/...",
 		"github.com/santhosh-tekuri/jsonschema/v6", "github.com/spf13/cobra", "go.etcd.io/etcd/client/v3/...", "go.uber.org/zap",
-		"golang.org/x/exp/apidiff", "golang.org/x/mod/...", "golang.org/x/sys/...",
+		"golang.org/x/mod/...", "golang.org/x/sys/...",
 		"golang.org/x/term", "golang.org/x/tools/go/packages"},
 		[]string{"github.com/rogpeppe/go-internal/..."},
 		"an end: it starts servers, breaks them, and runs libraries of others beside ours"},

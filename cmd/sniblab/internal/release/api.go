@@ -1,19 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"go/types"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
-	"golang.org/x/exp/apidiff"
 	"golang.org/x/mod/semver"
-	"golang.org/x/tools/go/packages"
 )
 
 // checkAPI refuses a release that breaks programs which use the release before it, unless the
@@ -61,7 +54,8 @@ func (r *release) lastVersion(ctx context.Context) (string, error) {
 
 // compare returns the incompatible changes since the release before, for each module; "" if there
 // are none. It compares the commits from which the two releases were made, because in these the
-// modules use each other's folders: a version that is not published can't be downloaded.
+// modules use each other's folders: a version that is not published can't be downloaded. A
+// program that is gone is such a change, too.
 func (r *release) compare(ctx context.Context, before string) (string, error) {
 	old, head := filepath.Join(r.tmp, "before"), filepath.Join(r.tmp, "now")
 	for dir, commit := range map[string]string{old: before + "~1", head: "HEAD~1"} {
@@ -73,7 +67,7 @@ func (r *release) compare(ctx context.Context, before string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var text bytes.Buffer
+	var text strings.Builder
 	for _, m := range modules {
 		if !m.public() {
 			continue
@@ -83,50 +77,19 @@ func (r *release) compare(ctx context.Context, before string) (string, error) {
 			fmt.Fprintf(&text, "module %s is gone\n", m.path)
 			continue
 		}
-		was, err := loadAPI(ctx, old, m)
-		if err != nil {
-			return "", err
-		}
-		is, err := loadAPI(ctx, head, now)
-		if err != nil {
-			return "", err
-		}
-		report := apidiff.ModuleChanges(was, is)
-		report.Changes = slices.DeleteFunc(report.Changes, func(c apidiff.Change) bool { return c.Compatible })
-		if len(report.Changes) > 0 {
-			fmt.Fprintf(&text, "module %s:\n", m.path)
-			if err := report.TextIncompatible(&text, false); err != nil {
+		was, is := filepath.Join(r.tmp, "was"), filepath.Join(r.tmp, "is")
+		for file, dir := range map[string]string{was: filepath.Join(old, m.dir), is: filepath.Join(head, now.dir)} {
+			if _, err := r.goRun(ctx, dir, apiTool, "-m", "-w", file, m.path); err != nil {
 				return "", err
 			}
+		}
+		changes, err := r.goRun(ctx, r.tmp, apiTool, "-m", "-incompatible", was, is)
+		if err != nil {
+			return "", err
+		}
+		if changes != "" {
+			fmt.Fprintf(&text, "module %s:\n%s\n", m.path, changes)
 		}
 	}
 	return text.String(), nil
 }
-
-// loadAPI returns the packages of m that others can import, from the checkout in dir with its
-// go.work.
-func loadAPI(ctx context.Context, dir string, m module) (*apidiff.Module, error) {
-	found, err := packages.Load(&packages.Config{
-		Context: ctx,
-		Dir:     filepath.Join(dir, filepath.FromSlash(m.dir)),
-		Env:     append(os.Environ(), "GOWORK="+filepath.Join(dir, "go.work"), "GOFLAGS="),
-		Mode:    packages.NeedName | packages.NeedTypes | packages.NeedImports,
-	}, "./...")
-	if err != nil {
-		return nil, err
-	}
-	api := &apidiff.Module{Path: m.path}
-	for _, p := range found {
-		for _, e := range p.Errors {
-			err = errors.Join(err, e)
-		}
-		if p.Name != "main" && !isInternal(p.PkgPath) {
-			api.Packages = append(api.Packages, p.Types)
-		}
-	}
-	slices.SortFunc(api.Packages, func(a, b *types.Package) int { return strings.Compare(a.Path(), b.Path()) })
-	return api, err
-}
-
-// isInternal reports whether only the repository can import the package at path.
-func isInternal(path string) bool { return slices.Contains(strings.Split(path, "/"), "internal") }

@@ -84,7 +84,7 @@ func (r *release) build(ctx context.Context, p platform) (binary, error) {
 	return binary{}, errors.New("go install reported no error, and there is no file")
 }
 
-// goRun runs the program at a path with a version, such as example.com/cmd/x@v1.2.3.
-func (r *release) goRun(ctx context.Context, tool string, args ...string) (string, error) {
-	return call{dir: r.tmp, env: []string{"GOWORK=off", "GOFLAGS="}, cmd: append([]string{"go", "run", tool}, args...)}.output(ctx)
+// goRun runs the program at a path with a version, such as example.com/cmd/x@v1.2.3, in a folder.
+func (r *release) goRun(ctx context.Context, dir, tool string, args ...string) (string, error) {
+	return call{dir: dir, env: []string{"GOWORK=off", "GOFLAGS="}, cmd: append([]string{"go", "run", tool}, args...)}.output(ctx)
 }

@@ -17,6 +17,7 @@ import (
 const (
 	nfpmTool = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2"
 	sbomTool = "github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0"
+	apiTool  = "golang.org/x/exp/cmd/apidiff@v0.0.0-20261014143641-f0251eb4aa3e"
 	manTool  = "github.com/cpuguy83/go-md2man/v2@v2.0.7"
 )
 
@@ -91,7 +92,7 @@ func (r *release) packages(ctx context.Context, date time.Time) error {
 			if err := os.WriteFile(name, config, 0o644); err != nil {
 				return err
 			}
-			_, err = r.goRun(ctx, nfpmTool, "package", "--config", name, "--packager", kind, "--target", r.file(b.platform, "."+kind))
+			_, err = r.goRun(ctx, r.tmp, nfpmTool, "package", "--config", name, "--packager", kind, "--target", r.file(b.platform, "."+kind))
 			if err != nil {
 				return err
 			}
@@ -132,7 +133,7 @@ func (r *release) nfpmConfig(b binary, kind string, files []shared, date time.Ti
 // sbom writes a bill of materials of each binary, in the form of CycloneDX.
 func (r *release) sbom(ctx context.Context, _ time.Time) error {
 	for _, b := range r.built {
-		_, err := r.goRun(ctx, sbomTool, "bin", "-json", "-std", "-noserial", "-notimestamp", "-output", r.file(b.platform, ".cdx.json"), b.file)
+		_, err := r.goRun(ctx, r.tmp, sbomTool, "bin", "-json", "-std", "-noserial", "-notimestamp", "-output", r.file(b.platform, ".cdx.json"), b.file)
 		if err != nil {
 			return err
 		}

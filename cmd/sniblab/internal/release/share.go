@@ -83,5 +83,5 @@ func (r *release) manual(ctx context.Context, snib string, date time.Time) (stri
 	if err := os.WriteFile(in, []byte(page), 0o644); err != nil {
 		return "", err
 	}
-	return r.goRun(ctx, manTool, "-in", in)
+	return r.goRun(ctx, r.tmp, manTool, "-in", in)
 }

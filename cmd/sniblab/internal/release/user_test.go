@@ -80,7 +80,9 @@ func (u user) libraries(t *testing.T) map[string][]string {
 			continue
 		}
 		list := u.run(t, filepath.Join(u.r.clone, m.dir), "go", "list", "-f", "{{if and (ne .Name \"main\") .GoFiles}}{{.ImportPath}}{{end}}", "./...")
-		found[m.path] = slices.DeleteFunc(strings.Fields(list), isInternal)
+		found[m.path] = slices.DeleteFunc(strings.Fields(list), func(path string) bool {
+			return slices.Contains(strings.Split(path, "/"), "internal")
+		})
 	}
 	return found
 }
