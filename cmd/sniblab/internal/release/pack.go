@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 )
@@ -36,7 +34,7 @@ func (r *release) packageAll(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(r.out, "NOTES.md"), []byte(r.releaseNotes()), 0o644); err != nil {
 		return err
 	}
-	return r.checksums()
+	return r.checksums(ctx)
 }
 
 // date returns the date of the release commit, which is the date of all files in packages.
@@ -151,23 +149,12 @@ func (r *release) releaseNotes() string {
 	return s.String() + "\n" + r.notes + "\n"
 }
 
-// checksums writes the SHA-256 sums of all files that are published, in the form of sha256sum.
-func (r *release) checksums() error {
-	entries, err := os.ReadDir(r.out)
+// checksums writes the SHA-256 sums of all files that are published: not of the proxy, which is only
+// for trying the release.
+func (r *release) checksums(ctx context.Context) error {
+	sums, err := call{dir: r.out, env: []string{"LC_ALL=C"}, cmd: []string{"sh", "-c", "sha256sum NOTES.md snib_*"}}.output(ctx)
 	if err != nil {
 		return err
 	}
-	var lines []string
-	for _, e := range entries {
-		if e.IsDir() {
-			continue // the proxy, which is only for trying the release
-		}
-		data, err := os.ReadFile(filepath.Join(r.out, e.Name()))
-		if err != nil {
-			return err
-		}
-		lines = append(lines, fmt.Sprintf("%x  %s\n", sha256.Sum256(data), e.Name()))
-	}
-	slices.SortFunc(lines, func(a, b string) int { return strings.Compare(a[64:], b[64:]) })
-	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(strings.Join(lines, "")), 0o644)
+	return os.WriteFile(filepath.Join(r.out, "SHA256SUMS"), []byte(sums+"\n"), 0o644)
 }
