@@ -43,7 +43,7 @@ func Contend[D driver.Driver](t *testing.T, drivers []D, rounds int, ttl time.Du
 // cycle acquires the lock and releases it.
 func (r *resource) cycle(t *testing.T, d driver.Driver, id string) {
 	req := driver.Request{Name: r.name, ID: id, TTL: r.ttl}
-	ctx, cancel := context.WithTimeout(t.Context(), contendTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 	defer cancel()
 	l, err := d.Acquire(ctx, req)
 	if err != nil {
@@ -56,9 +56,6 @@ func (r *resource) cycle(t *testing.T, d driver.Driver, id string) {
 		t.Errorf("Release = %v", err)
 	}
 }
-
-// contendTimeout is how long one cycle of Contend may take.
-const contendTimeout = 15 * time.Second
 
 // enter begins a hold, unless it is no longer valid.
 func (r *resource) enter(t *testing.T, l driver.Lease) {

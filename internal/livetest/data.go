@@ -27,10 +27,7 @@ func (a Account) keptData(install, option string, args []string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	secret, err := Secret()
-	if err != nil {
-		return "", err
-	}
+	secret := Secret()
 	uid, gid, _ := a.ids()
 	key := sha256.Sum256(fmt.Append(nil, install, info.Size(), info.ModTime(), option, args, secret, uid, gid))
 	return Kept(context.Background(), fmt.Sprintf("%s-%.8x", a, key), func(unfinished string) error {

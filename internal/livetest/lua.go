@@ -1,8 +1,10 @@
 package livetest
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -27,7 +29,8 @@ func LuaScripts(t *testing.T, scripts map[string]string) {
 		if !strings.HasPrefix(string(text), "-- ") {
 			t.Errorf("%s does not begin with a comment", file)
 		}
-		if !contains(scripts, string(text)) {
+		if !slices.ContainsFunc(slices.Collect(maps.Values(scripts)),
+			func(script string) bool { return strings.Contains(script, string(text)) }) {
 			t.Errorf("%s belongs to no script", file)
 		}
 	}
@@ -41,13 +44,4 @@ func LuaScripts(t *testing.T, scripts map[string]string) {
 		file := filepath.Join(folder, filepath.Base(pkg)+"."+name+".lua")
 		Must(t, os.WriteFile(file, []byte(script), 0o600), "write a script")
 	}
-}
-
-func contains(scripts map[string]string, text string) bool {
-	for _, script := range scripts {
-		if strings.Contains(script, text) {
-			return true
-		}
-	}
-	return false
 }

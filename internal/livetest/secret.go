@@ -1,6 +1,7 @@
 package livetest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"os"
@@ -12,22 +13,13 @@ const SecretFile = "secret"
 // Secret returns the password of servers whose administrators may run programs. It is made once,
 // and kept in a file that only this user can read, so that all processes of tests know it. Other
 // users of this host reach the servers, too.
-func Secret() (string, error) {
+func Secret() string {
 	path, err := Kept(context.Background(), "server-secret", func(unfinished string) error {
 		return os.WriteFile(unfinished, []byte(rand.Text()), 0o600)
 	})
-	if err != nil {
-		return "", err
+	text, failed := os.ReadFile(path)
+	if err := cmp.Or(err, failed); err != nil {
+		panic(err) // no server can be used without it
 	}
-	text, err := os.ReadFile(path)
-	return string(text), err
-}
-
-// MustSecret is [Secret] for those that can't go on without it.
-func MustSecret() string {
-	secret, err := Secret()
-	if err != nil {
-		panic(err)
-	}
-	return secret
+	return string(text)
 }

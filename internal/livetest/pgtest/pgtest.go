@@ -38,7 +38,7 @@ const User = "postgres"
 
 // Password returns the password of [User]. It is in the URLs. A superuser may run programs, and
 // other users of this host reach the server.
-func Password() string { return livetest.MustSecret() }
+func Password() string { return livetest.Secret() }
 
 // A Server is a PostgreSQL server, or a PgBouncer.
 type Server struct {

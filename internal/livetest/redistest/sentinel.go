@@ -1,10 +1,9 @@
 package redistest
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -98,11 +97,7 @@ func Sentinel(t testing.TB, conf ...string) *SentinelSetup {
 }
 
 // newID returns an id in the format of the servers' own ids.
-func newID() string {
-	id := make([]byte, 20)
-	_, _ = rand.Read(id) // it never fails
-	return hex.EncodeToString(id)
-}
+func newID() string { return fmt.Sprintf("%040x", rand.Uint64()) }
 
 // MasterName returns the name of the master in the Sentinels.
 func (s *SentinelSetup) MasterName() string { return masterName }
