@@ -105,15 +105,11 @@ func Check(events []Event, rules Rules) Report {
 		byName[h.Name] = append(byName[h.Name], h)
 	}
 	for _, holds := range byName {
-		r.Violations = append(r.Violations, findOverlaps(holds)...)
-		r.Violations = append(r.Violations, findSlotOverflows(holds)...)
+		r.Violations = slices.Concat(r.Violations, findOverlaps(holds), findSlotOverflows(holds), findEarly(holds, s),
+			findUnhinted(holds, s, rules.Hint), findTwice(holds), findIdle(holds, s, rules.Idle))
 		for _, epoch := range s.epochs(holds, rules) {
 			r.Violations = append(r.Violations, findDisorder(epoch)...)
 		}
-		r.Violations = append(r.Violations, findEarly(holds, s)...)
-		r.Violations = append(r.Violations, findUnhinted(holds, s, rules.Hint)...)
-		r.Violations = append(r.Violations, findTwice(holds)...)
-		r.Violations = append(r.Violations, findIdle(holds, s, rules.Idle)...)
 	}
 	r.Violations = append(r.Violations, s.findStuck(rules.Bound)...)
 	for _, e := range s.left {
@@ -160,6 +156,10 @@ func (s *timeline) undisturbed(from, until int64) time.Duration {
 	return length(span{from, until}.without(merge(s.disturbances())))
 }
 
+func violation(fact Fact, h *Hold, during span, format string, args ...any) Violation {
+	return Violation{Fact: fact, Name: h.Name, At: during.from, Until: during.until, Text: fmt.Sprintf(format, args...)}
+}
+
 // findOverlaps finds pairs of conflicting holds whose holders believed in them at the
 // same time. All holds have the same name.
 func findOverlaps(holds []*Hold) []Violation {
@@ -173,14 +173,12 @@ func findOverlaps(holds []*Hold) []Violation {
 			}
 			during, believed := overlap(o, h, min(o.End, o.Sure), min(h.End, h.Sure))
 			if believed > 0 {
-				found = append(found, Violation{
-					Fact: Exclusion, Name: h.Name, At: during.from, Until: during.until, Text: fmt.Sprintf("%v and %v", o, h),
-					Holds: []*Hold{o, h}, Sum: believed,
-				})
+				v := violation(Exclusion, h, during, "%v and %v", o, h)
+				v.Holds, v.Sum = []*Hold{o, h}, believed
+				found = append(found, v)
 			}
 			if during, sum := overlap(o, h, o.End, h.End); sum-believed > untoldTolerance {
-				found = append(found, Violation{Fact: Untold, Name: h.Name, At: during.from, Until: during.until,
-					Text: fmt.Sprintf("%v and %v", o, h)})
+				found = append(found, violation(Untold, h, during, "%v and %v", o, h))
 			}
 		}
 		open = append(open, h)
@@ -207,8 +205,7 @@ func findSlotOverflows(holds []*Hold) []Violation {
 			}
 		}
 		if n > least {
-			found = append(found, Violation{Fact: Exclusion, Name: h.Name, At: h.Acquired, Until: until,
-				Text: fmt.Sprintf("%d hold %d slots; the last is %v", n, least, h)})
+			found = append(found, violation(Exclusion, h, span{h.Acquired, until}, "%d hold %d slots; the last is %v", n, least, h))
 		}
 	}
 	return found
@@ -247,10 +244,9 @@ func findDisorder(holds []*Hold) []Violation {
 	report := func(h, before *Hold) {
 		if before != nil && h.Token <= before.Token && !bad[h] {
 			bad[h] = true
-			found = append(found, Violation{
-				Fact: Order, Name: h.Name, At: h.Acquired, Until: h.Acquired, Text: fmt.Sprintf("%v comes after %v", h, before),
-				Holds: []*Hold{before, h},
-			})
+			v := violation(Order, h, span{h.Acquired, h.Acquired}, "%v comes after %v", h, before)
+			v.Holds = []*Hold{before, h}
+			found = append(found, v)
 		}
 	}
 	greater := func(a, b *Hold) *Hold {
@@ -315,8 +311,7 @@ func findEarly(holds []*Hold, s *timeline) []Violation {
 				break
 			}
 			if h.conflicts(o) && o.Acquired >= h.End {
-				found = append(found, Violation{Fact: Early, Name: h.Name, At: o.Acquired, Until: reserved,
-					Text: fmt.Sprintf("%v comes too early after %v", o, h)})
+				found = append(found, violation(Early, h, span{o.Acquired, reserved}, "%v comes too early after %v", o, h))
 			}
 		}
 	}
@@ -339,8 +334,7 @@ func findUnhinted(holds []*Hold, s *timeline, within time.Duration) []Violation 
 			}
 			believed := span{f.during.until, min(h.End, h.Sure)}
 			if length(believed.without(merge(append(slices.Clone(disturbed), h.pauses...)))) > within {
-				found = append(found, Violation{Fact: Unhinted, Name: h.Name, At: believed.from, Until: believed.until,
-					Text: fmt.Sprintf("%v after the %s", h, f.name)})
+				found = append(found, violation(Unhinted, h, believed, "%v after the %s", h, f.name))
 			}
 		}
 	}
@@ -356,8 +350,7 @@ func findTwice(holds []*Hold) []Violation {
 			continue
 		}
 		if f := first[h.Tick]; f != nil {
-			found = append(found, Violation{Fact: Twice, Name: h.Name, At: h.Acquired, Until: h.Acquired,
-				Text: fmt.Sprintf("%v and %v", f, h)})
+			found = append(found, violation(Twice, h, span{h.Acquired, h.Acquired}, "%v and %v", f, h))
 		}
 		first[h.Tick] = h
 	}
@@ -374,8 +367,7 @@ func findIdle(holds []*Hold, s *timeline, limit time.Duration) []Violation {
 	free := holds[0].End
 	for _, h := range holds[1:] {
 		if s.undisturbed(free, h.Acquired) > limit {
-			found = append(found, Violation{Fact: Idle, Name: h.Name, At: free, Until: h.Acquired,
-				Text: "nobody had " + h.Name})
+			found = append(found, violation(Idle, h, span{free, h.Acquired}, "nobody had %s", h.Name))
 		}
 		free = max(free, h.End)
 	}
@@ -426,8 +418,7 @@ func (s *timeline) unserved(until int64) []demand {
 		all = append(all, w)
 	}
 	slices.SortFunc(all, func(a, b demand) int {
-		return cmp.Or(cmp.Compare(a.name, b.name),
-			cmp.Compare(a.worker, b.worker))
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.worker, b.worker))
 	})
 	return all
 }
