@@ -52,7 +52,9 @@ const (
 // ownTargets returns snib on those of its stores that the lab can start.
 func ownTargets() []ownTarget {
 	on := func(kind trial.StoreKind, name, title string, s store.Store) ownTarget {
-		return ownTarget{trial.Target{Name: name, Title: title, Store: kind, Tokens: true, Command: trial.OwnCommand(name)}, s}
+		return ownTarget{trial.Target{
+			Name: name, Title: title, Store: kind, Tokens: true, Command: trial.OwnCommand(name),
+		}, s}
 	}
 	assuming := func(o ownTarget, fault, text string) ownTarget {
 		o.Assumes = map[string]string{fault: text}

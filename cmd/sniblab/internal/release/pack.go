@@ -149,8 +149,8 @@ func (r *release) releaseNotes() string {
 	return s.String() + "\n" + r.notes + "\n"
 }
 
-// checksums writes the SHA-256 sums of all files that are published: not of the proxy, which is only
-// for trying the release.
+// checksums writes the SHA-256 sums of all files that are published: not of the proxy, which is
+// only for trying the release.
 func (r *release) checksums(ctx context.Context) error {
 	sums, err := call{dir: r.out, env: []string{"LC_ALL=C"}, cmd: []string{"sh", "-c", "sha256sum NOTES.md snib_*"}}.output(ctx)
 	if err != nil {
