@@ -3,7 +3,6 @@ package access
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sniblock/snib/remotelock/wire"
 )
@@ -75,17 +75,16 @@ func certificateIdentity(r *http.Request, certs *Certificates) (identity, error)
 	for _, u := range leaf.URIs {
 		uris = append(uris, u.String()) // once: a list looks the rights up for each lock
 	}
-	var verified *tls.Config // with which the certificate was verified last
 	return func(p *Policy) (Rights, error) {
-		if now := certs.now(); now != verified {
-			if !verifies(now, r.TLS.PeerCertificates) {
-				return Rights{}, refusedf("no authority that --client-ca has now verifies the client certificate")
-			}
-			verified = now
+		switch {
+		case time.Now().After(leaf.NotAfter):
+			return Rights{}, refusedf("the client certificate was valid until %s", leaf.NotAfter.UTC().Format(time.RFC3339))
+		case certs != nil && !certs.verifies(r.TLS.PeerCertificates):
+			return Rights{}, refusedf("no authority that --client-ca has now verifies the client certificate")
 		}
 		for _, entry := range p.certificates {
 			if entry.matches(leaf.DNSNames, uris) {
-				return entry.rights.endBy(leaf.NotAfter), nil
+				return entry.rights, nil
 			}
 		}
 		return Rights{}, refusedf("no [certificate.NAME] admits the client certificate")

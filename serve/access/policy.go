@@ -94,11 +94,3 @@ func (r Rights) check(now time.Time) error {
 	}
 	return refusedf("%s was admitted until %s", r.Name, r.Until.UTC().Format(time.RFC3339))
 }
-
-// endBy returns the rights with an end that is not later than that of the credential.
-func (r Rights) endBy(end time.Time) Rights {
-	if r.Until.IsZero() || end.Before(r.Until) {
-		r.Until = end
-	}
-	return r
-}

@@ -4,7 +4,10 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // A TLSFiles names the files of a TLS listener.
@@ -19,7 +22,14 @@ type TLSFiles struct {
 type Certificates struct {
 	files  TLSFiles
 	config atomic.Pointer[tls.Config]
+
+	mu       sync.Mutex
+	by       *tls.Config                     // which verified has answers of
+	verified map[*x509.Certificate]time.Time // until when client certificates are verified
 }
+
+// maxVerified bounds the memory for certificates that were verified.
+const maxVerified = 10_000
 
 // LoadCertificates reads the files.
 func LoadCertificates(files TLSFiles) (*Certificates, error) {
@@ -49,23 +59,30 @@ func (c *Certificates) Config() *tls.Config {
 	return config
 }
 
-// now returns what was loaded last; nil without TLS.
-func (c *Certificates) now() *tls.Config {
-	if c == nil {
-		return nil
+// verifies reports whether the authorities that were loaded last admit the chain of a client
+// certificate, as those of its handshake did. It computes that once, and again after a reload.
+func (c *Certificates) verifies(chain []*x509.Certificate) bool {
+	config, leaf, now := c.config.Load(), chain[0], time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by != config || len(c.verified) >= maxVerified {
+		c.by, c.verified = config, map[*x509.Certificate]time.Time{}
 	}
-	return c.config.Load()
-}
-
-// verifies reports whether a configuration admits the chain of a client certificate.
-func verifies(config *tls.Config, chain []*x509.Certificate) bool {
+	if now.Before(c.verified[leaf]) {
+		return true
+	}
 	between := x509.NewCertPool()
 	for _, cert := range chain[1:] {
 		between.AddCert(cert)
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: config.ClientCAs, Intermediates: between,
+	chains, err := leaf.Verify(x509.VerifyOptions{Roots: config.ClientCAs, Intermediates: between,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-	return err == nil
+	if err != nil {
+		return false
+	}
+	first := slices.MinFunc(chains[0], func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
+	c.verified[leaf] = first.NotAfter
+	return true
 }
 
 func (f TLSFiles) load() (*tls.Config, error) {
