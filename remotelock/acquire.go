@@ -109,7 +109,8 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 }
 
 // mayWaitFor reports whether an error is a reason to wait, as a holder is: the store answers, but
-// has no connection left, or grants nothing after a restart. The service keeps the place.
+// grants nothing after a restart, or has no connection left for a replica. The place lapses if the
+// next request goes to another replica, which may have one.
 func (a *attempt) mayWaitFor(err error) bool {
 	var p *wire.Problem
 	isGrace := errors.As(err, &p) && p.Kind() == wire.ProblemGrace

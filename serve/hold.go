@@ -187,18 +187,15 @@ func (s *Service) breakHold(w http.ResponseWriter, r *http.Request, p *Principal
 	if msg.Reserved {
 		a.Verb = VerbReserve
 	}
-	return s.act(w, r, p, &a, func(ctx context.Context) (err error) {
-		a.Token, err = s.breakSeen(ctx, name, msg)
-		return err
-	})
+	return s.act(w, r, p, &a, func(ctx context.Context) error { return s.breakSeen(ctx, name, msg, &a.Token) })
 }
 
 // breakSeen ends the hold that was seen, and no other one: it looks up the id of the hold with that
-// token, and the store compares the id. It returns the token.
-func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) (uint64, error) {
+// token, and the store compares the id. It notes the token.
+func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break, token *uint64) error {
 	st, err := s.driver.Status(ctx, name)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	h, err := findIn(st, func(h driver.Holding) bool {
 		isSeen := h.Token == msg.Token
@@ -208,9 +205,10 @@ func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) (
 		return isSeen && (!msg.Reserved || isReserved(h.Holder))
 	})
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return h.Token, s.driver.Break(ctx, name, h.ID)
+	*token = h.Token
+	return s.driver.Break(ctx, name, h.ID)
 }
 
 // A reservation is a hold without a process. Nobody renews it: its TTL is for how long the lock is

@@ -308,9 +308,13 @@ func TestWaitForGrants(t *testing.T) {
 				h.ServeHTTP(w, r)
 			})
 			req := driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute}
-			once := driver.Request{Name: "job", ID: longID("b"), TTL: time.Minute, NoWait: true}
-			if _, err := d.Acquire(t.Context(), once); errors.Is(err, driver.ErrFull) != errors.Is(why, driver.ErrFull) {
-				t.Errorf("Acquire that does not wait for %v = %v", why, err)
+			for _, once := range []driver.Request{{ID: longID("b"), NoWait: true}, {ID: longID("c"), RetryTimeout: time.Nanosecond}} {
+				once.Name, once.TTL = "job", time.Minute
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				_, err := d.Acquire(ctx, once)
+				if cancel(); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrFull) != errors.Is(why, driver.ErrFull) {
+					t.Errorf("Acquire that does not wait for %v = %v", why, err)
+				}
 			}
 			time.Sleep(time.Minute) // they are withdrawn
 			withdrawals.Store(0)

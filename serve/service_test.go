@@ -502,7 +502,8 @@ func TestReservationsRefused(t *testing.T) {
 // TestAuthorizer checks what an Authorizer is asked, and that it is heeded.
 func TestAuthorizer(t *testing.T) {
 	store, access := new(memlock.Store), &testAccess{prefix: "team/"}
-	r := startReplica(t, store, Options{Access: access, Audit: func(*Principal, int) []wire.AuditEvent { return nil }})
+	r := startReplica(t, store, Options{Access: access, Audit: func(*Principal, int) []wire.AuditEvent { return nil },
+		Leaks: func(context.Context) ([]wire.Leak, error) { return nil, nil }})
 	if got := r.get(wire.PathAudit).text; got != `{"events":[]}`+"\n" {
 		t.Errorf("an empty audit log is %q", got)
 	}
@@ -523,6 +524,11 @@ func TestAuthorizer(t *testing.T) {
 	}
 	if got := r.get(wire.PathLocks); !strings.Contains(got.text, `"name":"job"`) {
 		t.Errorf("the list is %s", got.text)
+	}
+	outcomes = nil
+	r.post(wire.PathBreak, wire.Break{Name: "job", Token: g.Token + 1, Reason: "it hangs"}, http.StatusGone)
+	if len(outcomes) != 1 || outcomes[0].Err == nil || outcomes[0].Token != g.Token+1 {
+		t.Errorf("the outcomes of a break of no hold are %+v, want an error, and its token", outcomes)
 	}
 	access.begin = func(Action) (func(Outcome), error) {
 		return nil, wire.NewProblem(wire.ProblemAudit, "no more", 3*time.Second)
@@ -554,6 +560,7 @@ func TestAuthorizer(t *testing.T) {
 	if err == nil {
 		t.Error("a list without the rights to all of it looks complete")
 	}
+	r.check(r.send(t.Context(), http.MethodGet, wire.PathLeaks, "", ""), "leaks", http.StatusForbidden)
 }
 
 // TestGoneClientIsRecorded lets the clients of a break and of a reservation go, while the store

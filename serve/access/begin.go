@@ -20,6 +20,8 @@ func (a *Access) Begin(_ context.Context, p *serve.Principal, act serve.Action) 
 	event.Namespace = rights.Namespace
 	switch most := rights.maxTTL; {
 	case err != nil:
+	case act.List && !rights.hasScopeOf(admitted.rights):
+		err = fmt.Errorf("the rights of %s have changed; send the request again", rights.Name)
 	case !rights.allows(act):
 		err = rights.describe(act)
 	case most > 0 && act.MinHold > most:

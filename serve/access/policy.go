@@ -81,6 +81,11 @@ func (r Rights) Covers(name string) bool {
 		slices.ContainsFunc(r.Prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
+// hasScopeOf reports whether the rights are for the same actions and locks as others.
+func (r Rights) hasScopeOf(other Rights) bool {
+	return slices.Equal(r.Verbs, other.Verbs) && slices.Equal(r.Prefixes, other.Prefixes)
+}
+
 // MayCover reports whether a lock whose name begins with prefix can be one of those that the
 // rights are about.
 func (r Rights) MayCover(prefix string) bool {
