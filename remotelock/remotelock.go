@@ -61,11 +61,9 @@ func Open(ctx context.Context, conf Config) (*Driver, error) {
 		return nil, err
 	}
 	var store wire.Store
-	if err := d.client.get(ctx, wire.PathStore, nil, &store); err != nil {
-		d.closeConnections()
-		return nil, err
+	if err = d.client.get(ctx, wire.PathStore, nil, &store); err == nil {
+		d.info, err = infoOf(&store)
 	}
-	d.info, err = infoOf(&store)
 	if err != nil {
 		d.closeConnections()
 		return nil, err
@@ -146,13 +144,12 @@ func infoOf(s *wire.Store) (driver.Info, error) {
 	if !ok {
 		return driver.Info{}, driver.Invalidf("server: it has fencing tokens of an unknown strength, %q", s.Fencing)
 	}
-	info := driver.Info{
+	return driver.Info{
 		Backend: "remote", Tenure: driver.TenureLease, Fencing: fencing,
 		Shared: s.Shared, Slots: s.Slots, MinTTL: wire.Duration(s.MinTTL), MaxTTL: wire.Duration(s.MaxTTL),
-		Assumptions: []string{"all replicas of the lock service use the same store, " + s.Backend},
-	}
-	info.Assumptions, info.Unmet = append(info.Assumptions, s.Assumptions...), s.Unmet
-	return info, nil
+		Assumptions: append([]string{"all replicas of the lock service use the same store, " + s.Backend}, s.Assumptions...),
+		Unmet:       s.Unmet,
+	}, nil
 }
 
 // Info implements [driver.Driver].
@@ -181,17 +178,12 @@ func (d *Driver) begin(ctx context.Context) (_ context.Context, end func(), _ er
 
 // Close implements [driver.Driver].
 func (d *Driver) Close() error {
-	d.end()
+	d.mu.Lock()
+	d.cancel(driver.ErrClosed) // ends all calls, and makes begin fail from now on
+	d.mu.Unlock()
 	d.working.Wait()
 	d.closeConnections()
 	return nil
-}
-
-// end ends all calls, and makes begin fail from now on.
-func (d *Driver) end() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.cancel(driver.ErrClosed)
 }
 
 // closeConnections closes the connections, which no request uses any more.
@@ -272,7 +264,7 @@ func (l *lease) Release(ctx context.Context) error {
 	if l.released.Load() {
 		return nil
 	}
-	err := l.d.call(ctx, wire.PathRelease, wire.Release{Lease: l.ref})
+	err := l.d.call(ctx, wire.PathRelease, l.ref)
 	if err == nil {
 		l.released.Store(true)
 	}

@@ -255,7 +255,7 @@ func TestOtherIDs(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				r.post(wire.PathRenew, wire.Renew{Lease: new(l), TTL: long}, http.StatusGone)
 				r.post(wire.PathLabel, wire.Label{Lease: l, Process: wire.Process{Label: "x"}}, http.StatusGone)
-				r.post(wire.PathRelease, wire.Release{Lease: l}, http.StatusGone)
+				r.post(wire.PathRelease, l, http.StatusGone)
 			})
 		}
 	}
@@ -281,7 +281,7 @@ func TestLateRequests(t *testing.T) {
 				l := wire.Lease{Name: "job", ID: id}
 				r.post(wire.PathRenew, wire.Renew{Lease: new(l), TTL: long}, http.StatusGone)
 				r.post(wire.PathLabel, wire.Label{Lease: l, Process: wire.Process{Label: "late"}}, http.StatusGone)
-				r.post(wire.PathRelease, wire.Release{Lease: l}, http.StatusGone)
+				r.post(wire.PathRelease, l, http.StatusGone)
 				r.post(wire.PathBreak, wire.Break{Name: "job", ID: id, Reason: "late"}, http.StatusGone)
 			}
 		}
@@ -541,7 +541,7 @@ func TestAuthorizer(t *testing.T) {
 		t.Errorf("an acquisition that was refused has a hold: %+v", st)
 	}
 	access.begin = func(Action) (func(Outcome), error) { return nil, errors.New("secret of the authorizer") }
-	if got := r.post(wire.PathRelease, wire.Release{Lease: lease(g)},
+	if got := r.post(wire.PathRelease, lease(g),
 		http.StatusInternalServerError); strings.Contains(got.text, "secret") {
 		t.Errorf("the answer is %s", got.text)
 	}

@@ -156,21 +156,14 @@ func (p *poller) run() {
 		if err == nil || errors.Is(err, ErrTooMany) { // an attempt that fails costs the store little
 			pause *= share - 1
 		}
-		if !p.wait(max(p.h.interval, pause)) || p.isOver() {
+		select {
+		case <-time.After(max(p.h.interval, pause)):
+		case <-p.h.stop:
 			return
 		}
-	}
-}
-
-// wait waits, and reports false if the hub has ended.
-func (p *poller) wait(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-p.h.stop:
-		return false
+		if p.isOver() {
+			return
+		}
 	}
 }
 
