@@ -276,18 +276,14 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 	return l.d.call(ctx, wire.PathLabel, wire.Label{Lease: l.ref, Process: processOf(h)})
 }
 
-// processOf returns a holder as the service takes it. A service makes all other kinds by itself.
+// processOf returns a holder, and as much of its label, as the service takes. A service makes all
+// other kinds by itself.
 func processOf(h driver.Holder) wire.Process {
-	h.PID, h.Label = max(h.PID, 0), shortLabel(h.Label)
+	h.PID, h.Label = max(h.PID, 0), strings.ToValidUTF8(h.Label[:min(len(h.Label), wire.MaxLabel)], "")
 	if h.Kind != driver.KindDetached {
 		h.Kind = driver.KindProcess
 	}
 	return wire.ProcessOf(h)
-}
-
-// shortLabel returns the part of a label that the service takes.
-func shortLabel(label string) string {
-	return strings.ToValidUTF8(label[:min(len(label), wire.MaxLabel)], "")
 }
 
 // call posts a message that has no answer but its success. If the answer to an earlier try was

@@ -144,7 +144,10 @@ func New(d driver.Driver, opts Options) (*Service, error) {
 	}
 	s.store.log, s.store.grace, s.store.known = s.opts.Log, opts.Grace, make(chan struct{})
 	s.running.Go(s.watch)
-	s.events = events.NewHub(s.snapshot, s.opts.limits.events, s.running.Go, draining.Done())
+	list := func(ctx context.Context, yield func(driver.Status) bool) error {
+		return d.List(ctx, "", func(st driver.Status) bool { return yield(s.withWaiters(st)) })
+	}
+	s.events = events.NewHub(list, s.opts.limits.events, s.running.Go, draining.Done())
 	return s, nil
 }
 

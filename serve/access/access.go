@@ -84,9 +84,11 @@ func (p *Policy) authenticate(r *http.Request, certs *Certificates) (identity, R
 	if err := p.checkOrigin(r); err != nil {
 		return nil, Rights{}, err
 	}
-	id, err := identify(r, token, certs)
-	if err != nil {
-		return nil, Rights{}, err
+	id := tokenIdentity(token)
+	if token == "" {
+		if id, err = certificateIdentity(r, certs); err != nil {
+			return nil, Rights{}, err
+		}
 	}
 	rights, err := id(p)
 	return id, rights, errors.Join(err, rights.check(time.Now()))

@@ -52,18 +52,6 @@ type identity func(*Policy) (Rights, error)
 // errUnknownToken does not say whether a token was ever known.
 var errUnknownToken = refusedf("the token is not known")
 
-// identify returns the identity of whoever sent a request. A token decides if there is one, and
-// otherwise the certificate of the connection.
-func identify(r *http.Request, token string, certs *Certificates) (identity, error) {
-	switch {
-	case token == "":
-		return certificateIdentity(r, certs)
-	case isToken(token):
-		return tokenIdentity(token), nil
-	}
-	return nil, errUnknownToken
-}
-
 // certificateIdentity returns the identity of the client certificate that the TLS handshake
 // verified. A connection may live longer than the certificate, and than those of authorities.
 func certificateIdentity(r *http.Request, certs *Certificates) (identity, error) {
@@ -174,7 +162,7 @@ func isToken(credential string) bool {
 func tokenIdentity(token string) identity {
 	sum := digest(sha256.Sum256([]byte(token)))
 	return func(p *Policy) (Rights, error) {
-		if rights, ok := p.tokens[sum]; ok {
+		if rights, ok := p.tokens[sum]; ok && isToken(token) {
 			return rights, nil
 		}
 		return Rights{}, errUnknownToken
