@@ -71,19 +71,12 @@ func certificateIdentity(r *http.Request, certs *Certificates) (identity, error)
 			return Rights{}, refusedf("no authority that --client-ca has now verifies the client certificate")
 		}
 		for _, entry := range p.certificates {
-			if entry.matches(leaf.DNSNames, uris) {
+			if entry.dns != "" && slices.Contains(leaf.DNSNames, entry.dns) || entry.uri != "" && slices.Contains(uris, entry.uri) {
 				return entry.rights, nil
 			}
 		}
 		return Rights{}, refusedf("no [certificate.NAME] admits the client certificate")
 	}, nil
-}
-
-func (e certificateEntry) matches(dnsNames, uris []string) bool {
-	if e.dns != "" {
-		return slices.Contains(dnsNames, e.dns)
-	}
-	return slices.Contains(uris, e.uri)
 }
 
 // remote returns the address of the client. A proxy that the policy trusts says it in
