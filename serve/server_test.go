@@ -70,8 +70,8 @@ func dialSlow(t *testing.T, store *memlock.Driver) net.Conn {
 // A proxy gets each request before the service h does.
 type proxy func(h http.Handler, w http.ResponseWriter, r *http.Request)
 
-// servePipes starts a server in the bubble of a test, and returns a func that connects to it through
-// a proxy.
+// servePipes starts a server in the bubble of a test, and returns a func that connects to it
+// through a proxy.
 func servePipes(t *testing.T, store driver.Driver, opts Options, p proxy) (dial func() net.Conn) {
 	t.Helper()
 	s, err := New(store, opts)
@@ -265,8 +265,8 @@ func TestPausesOfAnswers(t *testing.T) {
 	}
 }
 
-// openThrough returns a driver for a service with a proxy before it, at two addresses if there are no
-// others.
+// openThrough returns a driver for a service with a proxy before it, at two addresses if there
+// are no others.
 func openThrough(t *testing.T, store driver.Driver, p proxy, servers ...string) *remotelock.Driver {
 	t.Helper()
 	if len(servers) == 0 {
