@@ -90,6 +90,9 @@ func (st *stream) send(ctx context.Context, b events.Batch) (err error) {
 				write(wire.Event{Type: wire.EventLock, Lock: lock})
 			}
 		}
+		if err == nil {
+			err = st.s.checkRights(ctx, st.p, &st.action)
+		}
 		write(wire.Event{Type: wire.EventReady, At: last.At})
 	}
 	for _, e := range b.Events {

@@ -58,9 +58,11 @@ func TestEvents(t *testing.T) {
 }
 
 // TestEventsDuringOutage checks that a listener who comes while the store is down can use the last
-// list that the service has.
+// list that the service has, and that a list that lost rights while it was sent is not said to be
+// whole.
 func TestEventsDuringOutage(t *testing.T) {
-	s := newService(t, memlock.New(), Options{})
+	access := &testAccess{}
+	s := newService(t, memlock.New(), Options{Access: access})
 	w := httptest.NewRecorder()
 	st := &stream{s: s, w: w, p: &Principal{}}
 	b := events.Batch{Reset: true, Locks: []driver.Status{{Name: "job"}}, Err: driver.ErrUnavailable}
@@ -69,6 +71,11 @@ func TestEventsDuringOutage(t *testing.T) {
 	}
 	if got := w.Body.String(); !regexp.MustCompile(`(?s)"reset".*"lock".*"ready".*"unavailable"`).MatchString(got) {
 		t.Errorf("the stream is %s, want a whole list, and then that the store is unavailable", got)
+	}
+	access.begin = func(Action) (func(Outcome), error) { return nil, wire.NewProblem(wire.ProblemForbidden, "", 0) }
+	w.Body.Reset()
+	if err := st.send(t.Context(), b); err == nil || strings.Contains(w.Body.String(), "ready") {
+		t.Errorf("without the right to read any more, send = %v, and the stream is %s", err, w.Body)
 	}
 }
 

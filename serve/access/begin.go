@@ -47,7 +47,7 @@ func (l *AuditLog) begin(event Event, act serve.Action) (func(serve.Outcome), er
 		return nil, fmt.Errorf("%w: %w", problem, err) // the service logs all of it
 	}
 	return func(out serve.Outcome) {
-		event.Outcome, event.Token = OutcomeDone, max(event.Token, out.Token)
+		event.Outcome, event.Token = OutcomeDone, out.Token
 		switch {
 		case out.Err == nil:
 		case isRefused(out.Err):

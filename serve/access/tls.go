@@ -1,6 +1,7 @@
 package access
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -25,7 +26,7 @@ type Certificates struct {
 
 	mu       sync.Mutex
 	by       *tls.Config                     // which verified has answers of
-	verified map[*x509.Certificate]time.Time // until when client certificates are verified
+	verified map[[sha256.Size]byte]time.Time // until when client certificates are verified
 }
 
 // maxVerified bounds the memory for certificates that were verified.
@@ -62,13 +63,9 @@ func (c *Certificates) Config() *tls.Config {
 // verifies reports whether the authorities that were loaded last admit the chain of a client
 // certificate, as those of its handshake did. It computes that once, and again after a reload.
 func (c *Certificates) verifies(chain []*x509.Certificate) bool {
-	config, leaf, now := c.config.Load(), chain[0], time.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.by != config || len(c.verified) >= maxVerified {
-		c.by, c.verified = config, map[*x509.Certificate]time.Time{}
-	}
-	if now.Before(c.verified[leaf]) {
+	config, leaf := c.config.Load(), chain[0]
+	key := sha256.Sum256(leaf.Raw) // each connection has an x509.Certificate of its own
+	if c.wasVerified(config, key) {
 		return true
 	}
 	between := x509.NewCertPool()
@@ -81,8 +78,22 @@ func (c *Certificates) verifies(chain []*x509.Certificate) bool {
 		return false
 	}
 	first := slices.MinFunc(chains[0], func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
-	c.verified[leaf] = first.NotAfter
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by == config {
+		c.verified[key] = first.NotAfter
+	}
 	return true
+}
+
+// wasVerified reports whether a certificate was verified by config, and still is.
+func (c *Certificates) wasVerified(config *tls.Config, key [sha256.Size]byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by != config || len(c.verified) >= maxVerified {
+		c.by, c.verified = config, map[[sha256.Size]byte]time.Time{}
+	}
+	return time.Now().Before(c.verified[key])
 }
 
 func (f TLSFiles) load() (*tls.Config, error) {

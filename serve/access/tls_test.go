@@ -156,6 +156,10 @@ func TestCertificatesEnd(t *testing.T) {
 			if _, err := id(policy); err != nil || len(certs.verified) != 1 {
 				t.Errorf("the client is refused: %v; or %v is not kept", err, certs.verified)
 			}
+			certs.config.Load().ClientCAs = x509.NewCertPool() // so a second verification would fail
+			if _, err := id(policy); err != nil {
+				t.Errorf("a second request of the client is refused: %v", err)
+			}
 			time.Sleep(24*time.Hour + time.Second)
 			if _, err := id(policy); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("a day later the error is %v, want %q in it", err, want)

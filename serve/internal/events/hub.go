@@ -205,7 +205,7 @@ func (p *poller) list() ([]driver.Status, error) {
 	if len(locks) > MaxLocks {
 		err = ErrTooMany
 	}
-	slices.SortFunc(locks, func(a, b driver.Status) int { return compareName(a, b.Name) })
+	slices.SortStableFunc(locks, func(a, b driver.Status) int { return compareName(a, b.Name) })
 	// A store that is being reorganised may list a lock twice.
 	locks = slices.CompactFunc(locks, func(a, b driver.Status) bool { return a.Name == b.Name })
 	return locks, errors.Join(err, ctx.Err())
@@ -215,7 +215,7 @@ func compareName(st driver.Status, name string) int { return strings.Compare(st.
 
 // next returns the snapshot that follows s, with the events between them.
 func (s snapshot) next(locks []driver.Status) snapshot {
-	before := s.locks
+	before, from := s.locks, s.from
 	s.number, s.at, s.locks = s.number+1, time.Now(), locks
 	if s.number == 1 { // no listener knows one before
 		s.from = 1
@@ -237,6 +237,9 @@ func (s snapshot) next(locks []driver.Status) snapshot {
 			was = before[i]
 		}
 		add(was, is)
+	}
+	if s.from != from { // what was removed is not kept by the array
+		s.events = slices.Clone(s.events)
 	}
 	return s
 }
