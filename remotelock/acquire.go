@@ -102,14 +102,17 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 		}
 		a.down = err
 		a.req.NoteWait(err)
-		if pause(ctx); ctx.Err() != nil {
+		select {
+		case <-time.After(retryInterval):
+		case <-ctx.Done():
 			return nil, a.ended(ctx)
 		}
 	}
 }
 
 // mayWaitFor reports whether an error is a reason to wait, as a holder is: the store answers, but
-// has no connection left, or grants nothing after a restart. The service keeps the place.
+// grants nothing after a restart, or has no connection left for a replica. The place lapses if the
+// next request goes to another replica, which may have one.
 func (a *attempt) mayWaitFor(err error) bool {
 	var p *wire.Problem
 	isGrace := errors.As(err, &p) && p.Kind() == wire.ProblemGrace
@@ -125,14 +128,6 @@ func (a *attempt) ended(ctx context.Context) error {
 		return cause
 	}
 	return fmt.Errorf("%w: %w", a.down, cause)
-}
-
-// pause takes retryInterval, unless ctx is done before.
-func pause(ctx context.Context) {
-	select {
-	case <-time.After(retryInterval):
-	case <-ctx.Done():
-	}
 }
 
 // client returns the client for the next request. Once the lock is known to be held, requests share
@@ -181,20 +176,15 @@ func (a *attempt) granted(start driver.Instant, answer *wire.Granted) *lease {
 	if now := driver.Now(); now.Before(g.Start) { // the service's clock is faster than ours
 		g.Start = start
 	}
-	ttl := a.msg.TTL
-	if answer.TTL != ttl {
-		ttl = answer.TTL
+	if answer.TTL != a.msg.TTL {
 		g.TTL = wire.Duration(answer.TTL)
 	}
-	return &lease{d: a.d, id: a.req.ID, ref: wire.Lease{Name: a.msg.Name, ID: answer.ID}, ttl: ttl, grant: g}
+	return &lease{d: a.d, id: a.req.ID, ref: wire.Lease{Name: a.msg.Name, ID: answer.ID}, ttl: answer.TTL, grant: g}
 }
 
 // withdraw tells all servers that may know of the attempt that it was given up. It waits for
 // cleanupTimeout at most.
 func (a *attempt) withdraw() {
-	if len(a.servers) == 0 {
-		return
-	}
 	done := make(chan struct{})
 	a.d.working.Add(1) // Acquire has begun, so Close waits
 	go func() {
@@ -210,11 +200,9 @@ func (a *attempt) withdraw() {
 		}
 		all.Wait()
 	}()
-	timer := time.NewTimer(cleanupTimeout)
-	defer timer.Stop()
 	select {
 	case <-done:
-	case <-timer.C:
+	case <-time.After(cleanupTimeout):
 	}
 }
 
@@ -223,7 +211,7 @@ func (a *attempt) withdrawFrom(ctx context.Context, server int) {
 	closed := a.d.ctx.Done()
 	for wait := retryInterval; ctx.Err() == nil; wait *= 2 { // in an outage, all attempts of all clients ask
 		err := a.d.client.doOne(ctx, server, 0, 1, func(ctx context.Context, server int) error {
-			msg := wire.Withdraw{Lease: wire.Lease{Name: a.msg.Name, ID: a.msg.ID}}
+			msg := wire.Lease{Name: a.msg.Name, ID: a.msg.ID}
 			_, err := a.client().post(ctx, server, wire.PathWithdraw, msg, nil)
 			return err
 		})

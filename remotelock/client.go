@@ -33,11 +33,9 @@ type client struct {
 }
 
 func newClient(servers []string, token string, t *http.Transport) *client {
+	noRedirect := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the service has none
 	return &client{http: &http.Client{Transport: t, CheckRedirect: noRedirect}, servers: servers, token: token}
 }
-
-// noRedirect makes a redirect an answer: the service has none.
-func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // errNoAnswer is the cause of the end of a context that bounds the wait for an answer.
 const errNoAnswer driver.Sentinel = "the lock service does not answer"

@@ -61,11 +61,9 @@ func Open(ctx context.Context, conf Config) (*Driver, error) {
 		return nil, err
 	}
 	var store wire.Store
-	if err := d.client.get(ctx, wire.PathStore, nil, &store); err != nil {
-		d.closeConnections()
-		return nil, err
+	if err = d.client.get(ctx, wire.PathStore, nil, &store); err == nil {
+		d.info, err = infoOf(&store)
 	}
-	d.info, err = infoOf(&store)
 	if err != nil {
 		d.closeConnections()
 		return nil, err
@@ -146,13 +144,12 @@ func infoOf(s *wire.Store) (driver.Info, error) {
 	if !ok {
 		return driver.Info{}, driver.Invalidf("server: it has fencing tokens of an unknown strength, %q", s.Fencing)
 	}
-	info := driver.Info{
+	return driver.Info{
 		Backend: "remote", Tenure: driver.TenureLease, Fencing: fencing,
 		Shared: s.Shared, Slots: s.Slots, MinTTL: wire.Duration(s.MinTTL), MaxTTL: wire.Duration(s.MaxTTL),
-		Assumptions: []string{"all replicas of the lock service use the same store, " + s.Backend},
-	}
-	info.Assumptions, info.Unmet = append(info.Assumptions, s.Assumptions...), s.Unmet
-	return info, nil
+		Assumptions: append([]string{"all replicas of the lock service use the same store, " + s.Backend}, s.Assumptions...),
+		Unmet:       s.Unmet,
+	}, nil
 }
 
 // Info implements [driver.Driver].
@@ -181,17 +178,12 @@ func (d *Driver) begin(ctx context.Context) (_ context.Context, end func(), _ er
 
 // Close implements [driver.Driver].
 func (d *Driver) Close() error {
-	d.end()
+	d.mu.Lock()
+	d.cancel(driver.ErrClosed) // ends all calls, and makes begin fail from now on
+	d.mu.Unlock()
 	d.working.Wait()
 	d.closeConnections()
 	return nil
-}
-
-// end ends all calls, and makes begin fail from now on.
-func (d *Driver) end() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.cancel(driver.ErrClosed)
 }
 
 // closeConnections closes the connections, which no request uses any more.
@@ -272,7 +264,7 @@ func (l *lease) Release(ctx context.Context) error {
 	if l.released.Load() {
 		return nil
 	}
-	err := l.d.call(ctx, wire.PathRelease, wire.Release{Lease: l.ref})
+	err := l.d.call(ctx, wire.PathRelease, l.ref)
 	if err == nil {
 		l.released.Store(true)
 	}
@@ -284,18 +276,14 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 	return l.d.call(ctx, wire.PathLabel, wire.Label{Lease: l.ref, Process: processOf(h)})
 }
 
-// processOf returns a holder as the service takes it. A service makes all other kinds by itself.
+// processOf returns a holder, and as much of its label, as the service takes. A service makes all
+// other kinds by itself.
 func processOf(h driver.Holder) wire.Process {
-	h.PID, h.Label = max(h.PID, 0), shortLabel(h.Label)
+	h.PID, h.Label = max(h.PID, 0), strings.ToValidUTF8(h.Label[:min(len(h.Label), wire.MaxLabel)], "")
 	if h.Kind != driver.KindDetached {
 		h.Kind = driver.KindProcess
 	}
 	return wire.ProcessOf(h)
-}
-
-// shortLabel returns the part of a label that the service takes.
-func shortLabel(label string) string {
-	return strings.ToValidUTF8(label[:min(len(label), wire.MaxLabel)], "")
 }
 
 // call posts a message that has no answer but its success. If the answer to an earlier try was

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"time"
@@ -40,7 +41,7 @@ func (s *Service) acquire(w http.ResponseWriter, r *http.Request, p *Principal, 
 	if end != nil {
 		end(outcome)
 	}
-	waits := errors.Is(err, waitingError{})
+	waits := errors.Is(err, errQueued)
 	switch {
 	case waits && msg.Wait > 0:
 		return writeJSON(w, http.StatusAccepted,
@@ -88,13 +89,8 @@ func (s *Service) acquisition(p *Principal, msg *wire.Acquire) (key placeKey, re
 	return placeKey{ref.name, ref.id.client}, req, req.Check()
 }
 
-// A waitingError is the answer to a poll whose place is still in the queue.
-type waitingError struct{}
-
-func (waitingError) Error() string { return "the request waits" }
-
-// Is makes it an ErrHeld to the Authorizer.
-func (waitingError) Is(target error) bool { return target == driver.ErrHeld }
+// errQueued answers a poll whose place is still in the queue. To the Authorizer it is an ErrHeld.
+var errQueued = fmt.Errorf("%w: the request waits", driver.ErrHeld)
 
 // get returns the hold that an acquisition gets: the one that its client has, or a new one.
 func (s *Service) get(ctx context.Context, key placeKey, namespace string, req driver.Request, msg *wire.Acquire,
@@ -263,8 +259,8 @@ func (s *Service) refusal(ctx context.Context, p *Principal, name string, msg *w
 }
 
 // withdraw has answered when nothing is left of the acquisition.
-func (s *Service) withdraw(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Withdraw) error {
-	ref, err := refOf(p, msg.Lease)
+func (s *Service) withdraw(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Lease) error {
+	ref, err := refOf(p, *msg)
 	if err != nil {
 		return err
 	}

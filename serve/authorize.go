@@ -73,7 +73,9 @@ type Authorizer interface {
 
 	// Begin decides whether p may do a. If Begin returns no error, the service does it, and
 	// then calls end once, with what came of it. An acquisition that waits calls end when its
-	// poll ends; the next poll begins anew. End may be nil.
+	// poll ends; the next poll begins anew. End may be nil. An action that lists locks begins
+	// again at its end, and a stream before each batch: Begin refuses it if the rights of p have
+	// changed, because the answer may lack some locks.
 	Begin(ctx context.Context, p *Principal, a Action) (end func(Outcome), err error)
 
 	// May reports whether p has a right on a lock. It decides what answers contain, and records

@@ -43,8 +43,11 @@ func (c *check[T]) get(ctx context.Context, do func(context.Context) (T, error))
 
 func (s *Service) getDoctor(w http.ResponseWriter, r *http.Request, p *Principal) error {
 	return s.begun(r.Context(), p, &Action{Verb: VerbAdmin, Op: OpDoctor}, func(ctx context.Context) error {
-		if s.opts.Doctor == nil {
+		switch {
+		case s.opts.Doctor == nil:
 			return errNoPath()
+		case p.Prefix != "" || !s.opts.Access.May(p, VerbAdmin, ""): // an Authorizer that does not look at Op
+			return wire.NewProblem(wire.ProblemForbidden, "this is about all locks of the store, outside of namespaces", 0)
 		}
 		found, err := s.doctor.get(ctx, s.opts.Doctor)
 		if err != nil {
@@ -56,7 +59,8 @@ func (s *Service) getDoctor(w http.ResponseWriter, r *http.Request, p *Principal
 
 // getLeaks answers with the leaks of the locks that p may see.
 func (s *Service) getLeaks(w http.ResponseWriter, r *http.Request, p *Principal) error {
-	return s.read(r, p, &Action{Op: OpLeaks, List: true}, func(ctx context.Context) error {
+	a := Action{Verb: VerbRead, Op: OpLeaks, List: true}
+	return s.begun(r.Context(), p, &a, func(ctx context.Context) error {
 		if s.opts.Leaks == nil {
 			return errNoPath()
 		}
@@ -71,6 +75,9 @@ func (s *Service) getLeaks(w http.ResponseWriter, r *http.Request, p *Principal)
 				l.Name = name
 				answer.Leaks = append(answer.Leaks, l)
 			}
+		}
+		if err := s.checkRights(ctx, p, &a); err != nil {
+			return err
 		}
 		return writeJSON(w, http.StatusOK, answer)
 	})

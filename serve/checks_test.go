@@ -3,9 +3,13 @@ package serve
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sniblock/snib/memlock"
+	"github.com/sniblock/snib/remotelock/wire"
 )
 
 // TestChecksAreShared checks that a costly check is made once for all who ask within
@@ -43,4 +47,16 @@ func TestChecksAreShared(t *testing.T) {
 		time.Sleep(checkInterval)
 		want(3, nil)
 	})
+}
+
+// TestDoctorIsForAllLocks checks that the administrator of a part of the store does not learn of
+// the whole, whatever the Authorizer lets begin.
+func TestDoctorIsForAllLocks(t *testing.T) {
+	access := &testAccess{admin: true, prefix: "team/"}
+	r := startReplica(t, new(memlock.Store), Options{
+		Access: access, Doctor: func(context.Context) ([]wire.Finding, error) { return nil, nil },
+	})
+	r.check(r.send(t.Context(), http.MethodGet, wire.PathDoctor, "", ""), "doctor", http.StatusForbidden)
+	access.prefix = ""
+	r.get(wire.PathDoctor)
 }

@@ -20,11 +20,6 @@ const (
 	streamTimeout = 5 * time.Minute
 )
 
-// snapshot lists the store, with those that wait in this replica.
-func (s *Service) snapshot(ctx context.Context, yield func(driver.Status) bool) error {
-	return s.driver.List(ctx, "", func(st driver.Status) bool { return yield(s.withWaiters(st)) })
-}
-
 // getEvents answers with a stream of [wire.Event].
 func (s *Service) getEvents(w http.ResponseWriter, r *http.Request, p *Principal) error {
 	a := Action{Verb: VerbRead, Op: OpEvents, Name: r.URL.Query().Get("prefix"), List: true}
@@ -75,11 +70,16 @@ type stream struct {
 	action Action
 }
 
-// send sends what is new, up to the first error.
+// send sends what is new as lines, up to the first error. A client that does not take one in within
+// writeTimeout is cut off.
 func (st *stream) send(ctx context.Context, b events.Batch) (err error) {
 	write := func(m wire.Event) {
 		if err == nil {
-			err = st.write(ctx, m)
+			err = context.Cause(ctx) // of a stream that is over
+		}
+		if err == nil {
+			limitWrite(st.w)
+			err = json.NewEncoder(st.w).Encode(m)
 		}
 	}
 	last := wire.Event{Type: wire.EventSeen, At: timestamp(b.At)}
@@ -89,6 +89,9 @@ func (st *stream) send(ctx context.Context, b events.Batch) (err error) {
 			if lock, ok := st.lock(status); ok {
 				write(wire.Event{Type: wire.EventLock, Lock: lock})
 			}
+		}
+		if err == nil {
+			err = st.s.checkRights(ctx, st.p, &st.action)
 		}
 		write(wire.Event{Type: wire.EventReady, At: last.At})
 	}
@@ -118,16 +121,6 @@ func (st *stream) lock(status driver.Status) (*wire.Lock, bool) {
 	}
 	lock := lockOf(st.p, status)
 	return &lock, true
-}
-
-// write writes one message as a line, unless the stream is over. A client that does not take it in
-// within writeTimeout is cut off.
-func (st *stream) write(ctx context.Context, m wire.Event) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	limitWrite(st.w)
-	return json.NewEncoder(st.w).Encode(m)
 }
 
 // flush sends what was written on its way.

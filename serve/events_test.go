@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/memlock"
@@ -57,9 +58,11 @@ func TestEvents(t *testing.T) {
 }
 
 // TestEventsDuringOutage checks that a listener who comes while the store is down can use the last
-// list that the service has.
+// list that the service has, and that a list that lost rights while it was sent is not said to be
+// whole.
 func TestEventsDuringOutage(t *testing.T) {
-	s := newService(t, memlock.New(), Options{})
+	access := &testAccess{}
+	s := newService(t, memlock.New(), Options{Access: access})
 	w := httptest.NewRecorder()
 	st := &stream{s: s, w: w, p: &Principal{}}
 	b := events.Batch{Reset: true, Locks: []driver.Status{{Name: "job"}}, Err: driver.ErrUnavailable}
@@ -69,22 +72,27 @@ func TestEventsDuringOutage(t *testing.T) {
 	if got := w.Body.String(); !regexp.MustCompile(`(?s)"reset".*"lock".*"ready".*"unavailable"`).MatchString(got) {
 		t.Errorf("the stream is %s, want a whole list, and then that the store is unavailable", got)
 	}
+	access.begin = func(Action) (func(Outcome), error) { return nil, wire.NewProblem(wire.ProblemForbidden, "", 0) }
+	w.Body.Reset()
+	if err := st.send(t.Context(), b); err == nil || strings.Contains(w.Body.String(), "ready") {
+		t.Errorf("without the right to read any more, send = %v, and the stream is %s", err, w.Body)
+	}
 }
 
-// TestEventsEnd checks that a shutdown ends the streams.
+// TestEventsEnd checks that a shutdown ends the streams at once.
 func TestEventsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newService(t, memlock.New(), Options{})
 		l := listen(t, s)
 		l.await(wire.EventReady, "")
 		go func() {
-			if err := s.Drain(t.Context()); err != nil {
-				t.Errorf("Drain with a client that listens = %v", err)
+			for l.lines.Scan() { // until the service has closed the stream
 			}
 		}()
-		for l.lines.Scan() { // until the service has closed the stream
+		began := time.Now()
+		if err := s.Drain(t.Context()); err != nil || time.Since(began) > 0 {
+			t.Errorf("Drain with a client that listens = %v after %v, want nil at once", err, time.Since(began))
 		}
-		synctest.Wait()
 	})
 }
 

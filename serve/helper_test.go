@@ -182,7 +182,7 @@ func lease(g wire.Granted) wire.Lease {
 // release releases a hold.
 func (r *replica) release(g wire.Granted) {
 	r.t.Helper()
-	r.post(wire.PathRelease, wire.Release{Lease: lease(g)}, http.StatusNoContent)
+	r.post(wire.PathRelease, lease(g), http.StatusNoContent)
 }
 
 // status returns what a store knows of a lock.

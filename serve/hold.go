@@ -108,21 +108,29 @@ func (s *Service) renewed(ctx context.Context, p *Principal, msgs []wire.Renewab
 	return results, nil
 }
 
-func (s *Service) release(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Release) error {
-	ref, err := refOf(p, msg.Lease)
-	if err != nil {
-		return err
-	}
-	a := Action{Verb: VerbAcquire, Op: OpRelease, Name: msg.Name}
-	return s.act(w, r, p, &a, func(ctx context.Context) error {
-		l, err := s.lease(ctx, ref, time.Second) // the TTL does not matter
-		if err == nil {
-			err = l.Release(ctx)
-		}
+func (s *Service) release(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Lease) error {
+	return s.actOn(w, r, p, *msg, OpRelease, func(ctx context.Context, ref ref, l driver.Lease) error {
+		err := l.Release(ctx)
 		if err == nil {
 			s.giveUp(placeKey{ref.name, ref.id.client}) // a copy of its request may be on its way
 		}
 		return err
+	})
+}
+
+// actOn is act for the lease of a hold.
+func (s *Service) actOn(w http.ResponseWriter, r *http.Request, p *Principal, msg wire.Lease, op Op,
+	do func(context.Context, ref, driver.Lease) error) error {
+	ref, err := refOf(p, msg)
+	if err != nil {
+		return err
+	}
+	return s.act(w, r, p, &Action{Verb: VerbAcquire, Op: op, Name: msg.Name}, func(ctx context.Context) error {
+		l, err := s.lease(ctx, ref, time.Second) // the TTL does not matter
+		if err != nil {
+			return err
+		}
+		return do(ctx, ref, l)
 	})
 }
 
@@ -133,22 +141,12 @@ func (s *Service) label(w http.ResponseWriter, r *http.Request, p *Principal, ms
 	if msg.Token != 0 {
 		return invalidf("token: it is only for a reservation that is taken over; a hold is named by its id")
 	}
-	ref, err := refOf(p, msg.Lease)
-	if err != nil {
-		return err
-	}
 	holder, err := holderOf(msg.Process)
 	if err != nil {
 		return err
 	}
-	a := Action{Verb: VerbAcquire, Op: OpLabel, Name: msg.Name}
-	return s.act(w, r, p, &a, func(ctx context.Context) error {
-		l, err := s.lease(ctx, ref, time.Second) // the TTL does not matter
-		if err != nil {
-			return err
-		}
-		return l.SetHolder(ctx, holder)
-	})
+	return s.actOn(w, r, p, msg.Lease, OpLabel,
+		func(ctx context.Context, _ ref, l driver.Lease) error { return l.SetHolder(ctx, holder) })
 }
 
 // relabel lets a client take a reservation over.
@@ -168,8 +166,18 @@ func (s *Service) relabel(w http.ResponseWriter, r *http.Request, p *Principal, 
 		return errNoNote()
 	}
 	a := Action{Verb: VerbReserve, Op: OpLabel, Name: msg.Name, Token: msg.Token, Why: msg.Label}
-	return s.act(w, r, p, &a,
-		func(ctx context.Context) error { return s.takeOverReservation(ctx, name, msg.Token, msg.Label) })
+	return s.act(w, r, p, &a, func(ctx context.Context) error {
+		st, err := s.driver.Status(ctx, name)
+		if err != nil {
+			return err
+		}
+		h, err := findIn(st, func(h driver.Holding) bool { return h.Token == msg.Token && isReserved(h.Holder) })
+		if err != nil {
+			return err
+		}
+		h.Holder.Label = msg.Label
+		return s.driver.Lease(name, h.ID, h.Left).SetHolder(ctx, h.Holder)
+	})
 }
 
 func (s *Service) breakHold(w http.ResponseWriter, r *http.Request, p *Principal, msg *wire.Break) error {
@@ -187,18 +195,15 @@ func (s *Service) breakHold(w http.ResponseWriter, r *http.Request, p *Principal
 	if msg.Reserved {
 		a.Verb = VerbReserve
 	}
-	return s.act(w, r, p, &a, func(ctx context.Context) (err error) {
-		a.Token, err = s.breakSeen(ctx, name, msg)
-		return err
-	})
+	return s.act(w, r, p, &a, func(ctx context.Context) error { return s.breakSeen(ctx, name, msg, &a.Token) })
 }
 
 // breakSeen ends the hold that was seen, and no other one: it looks up the id of the hold with that
-// token, and the store compares the id. It returns the token.
-func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) (uint64, error) {
+// token, and the store compares the id. It notes the token.
+func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break, token *uint64) error {
 	st, err := s.driver.Status(ctx, name)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	h, err := findIn(st, func(h driver.Holding) bool {
 		isSeen := h.Token == msg.Token
@@ -208,9 +213,10 @@ func (s *Service) breakSeen(ctx context.Context, name string, msg *wire.Break) (
 		return isSeen && (!msg.Reserved || isReserved(h.Holder))
 	})
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return h.Token, s.driver.Break(ctx, name, h.ID)
+	*token = h.Token
+	return s.driver.Break(ctx, name, h.ID)
 }
 
 // A reservation is a hold without a process. Nobody renews it: its TTL is for how long the lock is
@@ -239,17 +245,3 @@ func errNoNote() error {
 }
 
 func isReserved(h driver.Holder) bool { return h.Kind == driver.KindReserved }
-
-// takeOverReservation gives a reservation another label.
-func (s *Service) takeOverReservation(ctx context.Context, name string, token uint64, label string) error {
-	st, err := s.driver.Status(ctx, name)
-	if err != nil {
-		return err
-	}
-	h, err := findIn(st, func(h driver.Holding) bool { return h.Token == token && isReserved(h.Holder) })
-	if err != nil {
-		return err
-	}
-	h.Holder.Label = label
-	return s.driver.Lease(name, h.ID, h.Left).SetHolder(ctx, h.Holder)
-}

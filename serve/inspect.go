@@ -170,8 +170,8 @@ func (s *Service) listLocks(w http.ResponseWriter, r *http.Request, p *Principal
 			liftWrite(w)
 			return failed == nil && ctx.Err() == nil
 		})
-		if err == nil { // else a list whose reader lost the rights meanwhile would look complete
-			err = s.begun(ctx, p, &a, func(context.Context) error { return nil })
+		if err == nil {
+			err = s.checkRights(ctx, p, &a)
 		}
 		switch {
 		case started && errors.Join(err, failed, ctx.Err()) != nil:
@@ -181,6 +181,12 @@ func (s *Service) listLocks(w http.ResponseWriter, r *http.Request, p *Principal
 		}
 		return err
 	})
+}
+
+// checkRights reports that p may not do an action any more that has listed locks. The list lacks
+// those that p might not read at the time, and would look complete.
+func (s *Service) checkRights(ctx context.Context, p *Principal, a *Action) error {
+	return s.begun(ctx, p, a, func(context.Context) error { return nil })
 }
 
 // checkPrefix reports a prefix with which no name can begin.

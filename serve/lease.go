@@ -78,15 +78,14 @@ func (s *Service) renewAll(ctx context.Context, all []renewal) {
 	slots := make(chan struct{}, maxLookups)
 	for i := range all {
 		r := &all[i]
-		switch {
-		case r.err != nil:
-		default:
-			slots <- struct{}{}
-			finding.Go(func() {
-				defer func() { <-slots }()
-				r.lease, r.err = s.lease(ctx, r.ref, r.ttl)
-			})
+		if r.err != nil {
+			continue
 		}
+		slots <- struct{}{}
+		finding.Go(func() {
+			defer func() { <-slots }()
+			r.lease, r.err = s.lease(ctx, r.ref, r.ttl)
+		})
 	}
 	finding.Wait()
 	var leases []driver.Lease

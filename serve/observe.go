@@ -83,10 +83,6 @@ type faultLog struct {
 	limit rate.Sometimes
 }
 
-func newFaultLog(log func(string)) *faultLog {
-	return &faultLog{log, rate.Sometimes{Interval: faultInterval}}
-}
-
 // printf logs a fault, unless there was one just now.
 func (l *faultLog) printf(format string, args ...any) {
 	l.limit.Do(func() { l.log(oneLine(fmt.Sprintf(format, args...))) })

@@ -51,7 +51,7 @@ type poll struct {
 	ended   chan result // capacity 1
 }
 
-// A result ends a poll: with a hold, or with an error, such as a waitingError.
+// A result ends a poll: with a hold, or with an error, such as errQueued.
 type result struct {
 	grant *grant
 	err   error
@@ -147,7 +147,7 @@ func (p *place) whyLocked() error {
 	if p.waitErr != nil && p.state.GaveUp != waiting.Drained {
 		return p.waitErr
 	}
-	return waitingError{}
+	return errQueued
 }
 
 func (p *place) stopTimerLocked() {

@@ -79,7 +79,7 @@ func TestPlaceOfAnotherKind(t *testing.T) {
 	r.release(g)
 	waits.Wait = long
 	r.acquire(waits)
-	r.post(wire.PathWithdraw, wire.Withdraw{Lease: wire.Lease{Name: "job", ID: longID("c")}}, http.StatusNoContent)
+	r.post(wire.PathWithdraw, wire.Lease{Name: "job", ID: longID("c")}, http.StatusNoContent)
 }
 
 // TestPlaceEnds checks that a client that does not come back loses its place, and does not keep
@@ -130,7 +130,7 @@ func TestPlaceOfAnotherReplica(t *testing.T) {
 	if got := <-d.withdrawn; got != old {
 		t.Errorf("the place of %q is withdrawn, want %q", got, old)
 	}
-	first.post(wire.PathWithdraw, wire.Withdraw{Lease: wire.Lease{Name: "job", ID: longID("b")}}, http.StatusNoContent)
+	first.post(wire.PathWithdraw, wire.Lease{Name: "job", ID: longID("b")}, http.StatusNoContent)
 }
 
 // TestGrantWhileAway grants a lock between two requests of a client. The TTL counts from the
@@ -279,10 +279,10 @@ func TestWithdrawn(t *testing.T) {
 	store := new(memlock.Store)
 	r1, r2 := startReplica(t, store, Options{}), startReplica(t, store, Options{})
 	m := msg("job", "b")
-	withdraw := wire.Withdraw{Lease: wire.Lease{Name: "job", ID: longID("b")}}
+	withdraw := wire.Lease{Name: "job", ID: longID("b")}
 	t.Run("Granted", func(t *testing.T) {
 		r1.acquire(m)
-		r1.post(wire.PathWithdraw, wire.Withdraw{Lease: wire.Lease{Name: "job", ID: longID("c")}}, http.StatusNoContent)
+		r1.post(wire.PathWithdraw, wire.Lease{Name: "job", ID: longID("c")}, http.StatusNoContent)
 		if st := status(t, store, "job"); len(st.Holders) != 1 {
 			t.Fatalf("the withdrawal of another acquisition ended the hold")
 		}
@@ -313,7 +313,7 @@ func TestWithdrawn(t *testing.T) {
 				}
 				return nil
 			})
-			r1.post(wire.PathWithdraw, wire.Withdraw{Lease: wire.Lease{Name: name, ID: longID("b")}}, http.StatusNoContent)
+			r1.post(wire.PathWithdraw, wire.Lease{Name: name, ID: longID("b")}, http.StatusNoContent)
 			r1.check(<-waiting, "the request that waited", http.StatusGone)
 			r1.release(g)
 			if place == 0 {
@@ -532,7 +532,7 @@ func TestWithdrawnBehindBalancer(t *testing.T) {
 	}
 	awaitStatus(t, store, "job", "grant to the place", func(st driver.Status) bool { return len(st.Holders) == 1 })
 	r2.acquire(semaphore("b"))
-	r1.post(wire.PathWithdraw, wire.Withdraw{Lease: wire.Lease{Name: "job", ID: longID("b")}}, http.StatusNoContent)
+	r1.post(wire.PathWithdraw, wire.Lease{Name: "job", ID: longID("b")}, http.StatusNoContent)
 	if st := status(t, store, "job"); !isFree(st) {
 		t.Errorf("the lock is %+v, want it free", st)
 	}
@@ -652,7 +652,7 @@ func TestPlacesAreBounded(t *testing.T) {
 	}
 	r.acquire(msg("free", "d")) // it needs no place
 	r.queue(msg("job", "b"))    // it has one
-	r.post(wire.PathWithdraw, wire.Withdraw{Lease: wire.Lease{Name: "job", ID: longID("c")}}, http.StatusNoContent)
+	r.post(wire.PathWithdraw, wire.Lease{Name: "job", ID: longID("c")}, http.StatusNoContent)
 	r.queue(msg("job", "d"))
 }
 

@@ -54,17 +54,11 @@ func (localPipe) RemoteAddr() net.Addr { return loopback }
 
 // dialSlow returns a connection to a server in the bubble of a test. Its client waits for a minute
 // at most, by the fake clock.
-func dialSlow(t *testing.T) net.Conn {
-	t.Helper()
-	return dialSlowOf(t, memlock.New())
-}
-
-// dialSlowOf is dialSlow to a service over a store.
-func dialSlowOf(t *testing.T, store *memlock.Driver) net.Conn {
+func dialSlow(t *testing.T, store *memlock.Driver) net.Conn {
 	t.Helper()
 	dial := servePipes(t, store, Options{Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(make([]byte, 1<<20))
-	})})
+	})}, http.Handler.ServeHTTP)
 	client := dial()
 	t.Cleanup(func() { _ = client.Close() }) // the server may have closed it
 	if err := client.SetDeadline(time.Now().Add(time.Minute)); err != nil {
@@ -73,17 +67,12 @@ func dialSlowOf(t *testing.T, store *memlock.Driver) net.Conn {
 	return client
 }
 
-// servePipes starts a server in the bubble of a test, and returns a func that connects to it.
-func servePipes(t *testing.T, store driver.Driver, opts Options) (dial func() net.Conn) {
-	t.Helper()
-	return servePipesThrough(t, store, opts, http.Handler.ServeHTTP)
-}
-
 // A proxy gets each request before the service h does.
 type proxy func(h http.Handler, w http.ResponseWriter, r *http.Request)
 
-// servePipesThrough is servePipes with a proxy before the service.
-func servePipesThrough(t *testing.T, store driver.Driver, opts Options, p proxy) (dial func() net.Conn) {
+// servePipes starts a server in the bubble of a test, and returns a func that connects to it
+// through a proxy.
+func servePipes(t *testing.T, store driver.Driver, opts Options, p proxy) (dial func() net.Conn) {
 	t.Helper()
 	s, err := New(store, opts)
 	if err != nil {
@@ -122,7 +111,7 @@ func TestBodyThatDoesNotCome(t *testing.T) {
 	for _, path := range []string{wire.PathHealth, "/", wire.PathAcquire} {
 		t.Run(path, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				conn, began := dialSlow(t), time.Now()
+				conn, began := dialSlow(t, memlock.New()), time.Now()
 				head := "POST " + path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n"
 				if _, err := io.WriteString(conn, head); err != nil {
 					t.Fatal(err)
@@ -142,7 +131,7 @@ func TestAnswerThatIsNotTakenIn(t *testing.T) {
 	for _, path := range []string{"/console/console.js", wire.PathMetrics} {
 		t.Run(path, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				conn, began := dialSlow(t), time.Now()
+				conn, began := dialSlow(t, memlock.New()), time.Now()
 				if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 					t.Fatal(err)
 				}
@@ -159,7 +148,7 @@ func TestAnswerThatIsNotTakenIn(t *testing.T) {
 // of it.
 func TestStreamThatIsNotTakenIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn, began := dialSlow(t), time.Now()
+		conn, began := dialSlow(t, memlock.New()), time.Now()
 		go func() { _ = requestWithoutWindow(conn) }() // the answers say whether it was sent
 		frames := bufio.NewReader(conn)
 		for {
@@ -180,7 +169,7 @@ func TestStreamThatIsNotTakenIn(t *testing.T) {
 // TestConnectionThatIsNotRead requests the same, and does not even read that the stream is reset.
 func TestConnectionThatIsNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		conn := dialSlow(t)
+		conn := dialSlow(t, memlock.New())
 		if err := requestWithoutWindow(conn); err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +189,7 @@ func TestSlowReaderOfEvents(t *testing.T) {
 			req := driver.Request{Name: fmt.Sprint("lock ", i), ID: "a", TTL: time.Hour, Holder: driver.Holder{Label: strings.Repeat("x", 1000)}}
 			livetest.Acquire(t, store, req)
 		}
-		conn, began := dialSlowOf(t, store), time.Now()
+		conn, began := dialSlow(t, store), time.Now()
 		if err := conn.SetDeadline(time.Now().Add(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
@@ -249,7 +238,7 @@ func TestPausesOfAnswers(t *testing.T) {
 							livetest.Acquire(t, store, driver.Request{Name: name, ID: "a", TTL: time.Hour})
 						}
 					}
-					dial := servePipes(t, slowList{store, pause}, Options{limits: limits{events: pause}})
+					dial := servePipes(t, slowList{store, pause}, Options{limits: limits{events: pause}}, http.Handler.ServeHTTP)
 					transport := &http.Transport{Protocols: new(http.Protocols),
 						DialContext: func(context.Context, string, string) (net.Conn, error) {
 							return dial(), nil
@@ -276,16 +265,14 @@ func TestPausesOfAnswers(t *testing.T) {
 	}
 }
 
-// openThrough returns a driver for a service of two addresses with a proxy before it.
-func openThrough(t *testing.T, store driver.Driver, p proxy) *remotelock.Driver {
+// openThrough returns a driver for a service with a proxy before it, at two addresses if there
+// are no others.
+func openThrough(t *testing.T, store driver.Driver, p proxy, servers ...string) *remotelock.Driver {
 	t.Helper()
-	return openAt(t, store, p, "http://localhost", "http://127.0.0.1")
-}
-
-// openAt is openThrough for other addresses.
-func openAt(t *testing.T, store driver.Driver, p proxy, servers ...string) *remotelock.Driver {
-	t.Helper()
-	dial := servePipesThrough(t, store, Options{Grace: graceOf}, p)
+	if len(servers) == 0 {
+		servers = []string{"http://localhost", "http://127.0.0.1"}
+	}
+	dial := servePipes(t, store, Options{Grace: graceOf}, p)
 	d, err := remotelock.Open(t.Context(), remotelock.Config{Servers: servers,
 		Dial: func(context.Context, string, string) (net.Conn, error) { return dial(), nil }})
 	if err != nil {
@@ -308,9 +295,13 @@ func TestWaitForGrants(t *testing.T) {
 				h.ServeHTTP(w, r)
 			})
 			req := driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute}
-			once := driver.Request{Name: "job", ID: longID("b"), TTL: time.Minute, NoWait: true}
-			if _, err := d.Acquire(t.Context(), once); errors.Is(err, driver.ErrFull) != errors.Is(why, driver.ErrFull) {
-				t.Errorf("Acquire that does not wait for %v = %v", why, err)
+			for _, once := range []driver.Request{{ID: longID("b"), NoWait: true}, {ID: longID("c"), RetryTimeout: time.Nanosecond}} {
+				once.Name, once.TTL = "job", time.Minute
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				_, err := d.Acquire(ctx, once)
+				if cancel(); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrFull) != errors.Is(why, driver.ErrFull) {
+					t.Errorf("Acquire that does not wait for %v = %v", why, err)
+				}
 			}
 			time.Sleep(time.Minute) // they are withdrawn
 			withdrawals.Store(0)
@@ -340,7 +331,7 @@ func loseReleaseAnswer(t *testing.T, servers []string) {
 			}
 			h.ServeHTTP(w, r)
 		}
-		d := openAt(t, memlock.New(), proxy, servers...)
+		d := openThrough(t, memlock.New(), proxy, servers...)
 		l := livetest.Acquire(t, d, driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute})
 		if err := l.Release(t.Context()); err != nil || !lost {
 			t.Errorf("Release = %v, want that the hold was released", err)
@@ -351,44 +342,34 @@ func loseReleaseAnswer(t *testing.T, servers []string) {
 	})
 }
 
-// TestNextReplica asks a replica that can't do what another one may.
-func TestNextReplica(t *testing.T) {
-	for _, kind := range []string{wire.ProblemQuota, wire.ProblemAudit} {
-		d := openThrough(t, memlock.New(), func(h http.Handler, w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == wire.PathAcquire && r.Host == "localhost" {
-				writeProblem(w, wire.NewProblem(kind, "", time.Second))
-			} else {
-				h.ServeHTTP(w, r)
-			}
-		})
-		if _, err := d.Acquire(t.Context(), driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute}); err != nil {
-			t.Errorf("Acquire, answered %s by the first replica = %v, want the lock from the second", kind, err)
-		}
-	}
-}
-
 // hang reads a request, so that the server notices if its client goes, and then waits for that.
 func hang(r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body) // a client that has gone is noticed below
 	<-r.Context().Done()
 }
 
-// TestHungReplica waits for less than a replica may take to answer, and the first one hangs.
-func TestHungReplica(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := openThrough(t, memlock.New(), func(h http.Handler, w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == wire.PathAcquire && r.Host == "localhost" {
-				hang(r)
-			} else {
-				h.ServeHTTP(w, r)
+// TestNextReplica asks a replica that can't do what another one may, or that hangs, although the
+// client waits for less than a replica may take to answer.
+func TestNextReplica(t *testing.T) {
+	for _, kind := range []string{wire.ProblemQuota, wire.ProblemAudit, "hung"} {
+		synctest.Test(t, func(t *testing.T) {
+			d := openThrough(t, memlock.New(), func(h http.Handler, w http.ResponseWriter, r *http.Request) {
+				switch isFirst := r.URL.Path == wire.PathAcquire && r.Host == "localhost"; {
+				case isFirst && kind == "hung":
+					hang(r)
+				case isFirst:
+					writeProblem(w, wire.NewProblem(kind, "", time.Second))
+				default:
+					h.ServeHTTP(w, r)
+				}
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), driver.AnswerTimeout)
+			defer cancel()
+			if _, err := d.Acquire(ctx, driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute}); err != nil {
+				t.Errorf("Acquire, answered %s by the first replica = %v, want the lock from the second", kind, err)
 			}
 		})
-		ctx, cancel := context.WithTimeout(t.Context(), driver.AnswerTimeout)
-		defer cancel()
-		if _, err := d.Acquire(ctx, driver.Request{Name: "job", ID: longID("a"), TTL: time.Minute}); err != nil {
-			t.Errorf("Acquire = %v, want the lock from the second replica", err)
-		}
-	})
+	}
 }
 
 // TestPlaceStaysAtItsReplica waits at a replica that can't do something else. The requests of the
@@ -506,7 +487,7 @@ func TestAttemptsInOutage(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var withdrawals atomic.Int64
-			d := openAt(t, memlock.New(), func(h http.Handler, w http.ResponseWriter, r *http.Request) {
+			d := openThrough(t, memlock.New(), func(h http.Handler, w http.ResponseWriter, r *http.Request) {
 				switch r.URL.Path {
 				case wire.PathWithdraw:
 					withdrawals.Add(1)
@@ -534,7 +515,7 @@ func TestAttemptsInOutage(t *testing.T) {
 func TestWithdrawalAtClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var isUp, isWithdrawn atomic.Bool
-		d := openAt(t, memlock.New(), func(h http.Handler, w http.ResponseWriter, r *http.Request) {
+		d := openThrough(t, memlock.New(), func(h http.Handler, w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == wire.PathStore || isUp.Load() {
 				isWithdrawn.Store(isWithdrawn.Load() || r.URL.Path == wire.PathWithdraw)
 				h.ServeHTTP(w, r)
@@ -560,7 +541,7 @@ func TestPollsAfterOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, polls := memlock.New(), atomic.Int64{}
 		held := livetest.Acquire(t, store, driver.Request{Name: "job", ID: "a", TTL: time.Hour})
-		d := openAt(t, store, func(h http.Handler, w http.ResponseWriter, r *http.Request) {
+		d := openThrough(t, store, func(h http.Handler, w http.ResponseWriter, r *http.Request) {
 			if n := polls.Add(1); r.URL.Path == wire.PathAcquire && n > 3 && n < 8 {
 				time.Sleep(10 * time.Second)
 				writeProblem(w, wire.NewProblem(wire.ProblemUnavailable, "", time.Second))
@@ -587,7 +568,7 @@ func TestOutageOfWaiter(t *testing.T) {
 			livetest.Acquire(t, store, driver.Request{Name: "job", ID: "a", TTL: time.Hour})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			d := openAt(t, store, func(h http.Handler, w http.ResponseWriter, r *http.Request) {
+			d := openThrough(t, store, func(h http.Handler, w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path != wire.PathAcquire {
 					h.ServeHTTP(w, r)
 					return
@@ -647,7 +628,7 @@ func TestWithdrawalFromAll(t *testing.T) {
 func TestLateWithdrawal(t *testing.T) {
 	store, again := new(memlock.Store), make(chan struct{})
 	var acquisitions, withdrawals atomic.Int64
-	d := openAt(t, store.Open(), func(h http.Handler, w http.ResponseWriter, r *http.Request) {
+	d := openThrough(t, store.Open(), func(h http.Handler, w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == wire.PathAcquire && acquisitions.Add(1) == 1:
 			h.ServeHTTP(httptest.NewRecorder(), r)
@@ -676,7 +657,7 @@ func TestLateWithdrawal(t *testing.T) {
 // TestServiceOverService checks that a service does not begin to serve another one: all requests
 // that wait would fail.
 func TestServiceOverService(t *testing.T) {
-	d := openAt(t, memlock.New(), http.Handler.ServeHTTP, "http://localhost")
+	d := openThrough(t, memlock.New(), http.Handler.ServeHTTP, "http://localhost")
 	if _, err := New(d, Options{}); !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "another lock service") {
 		t.Errorf("New = %v, want ErrInvalid", err)
 	}
@@ -693,7 +674,7 @@ func (foreignStore) List(_ context.Context, _ string, yield func(driver.Status) 
 // TestForeignHoldsInList lists holds of another library, whose ids a list never shows. A lock still
 // differs from what may be none.
 func TestForeignHoldsInList(t *testing.T) {
-	d := openAt(t, foreignStore{memlock.New()}, http.Handler.ServeHTTP, "http://localhost")
+	d := openThrough(t, foreignStore{memlock.New()}, http.Handler.ServeHTTP, "http://localhost")
 	err := d.List(t.Context(), "", func(st driver.Status) bool {
 		if lock, other := st.Holders[0], st.Holders[1]; !remotelock.IsHidden(lock.ID) || other.ID != "" {
 			t.Errorf("holds = %+v, want that the first has a hidden id, and the second none", st.Holders)

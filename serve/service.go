@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/fence"
 	"github.com/sniblock/snib/remotelock/wire"
@@ -138,11 +140,14 @@ func New(d driver.Driver, opts Options) (*Service, error) {
 		doctor: newCheck[[]wire.Finding](), leaks: newCheck[[]wire.Leak](),
 	}
 	for _, l := range []**faultLog{&s.faults, &s.unserved, &s.conflicts, &s.connections} {
-		*l = newFaultLog(s.opts.Log)
+		*l = &faultLog{s.opts.Log, rate.Sometimes{Interval: faultInterval}}
 	}
 	s.store.log, s.store.grace, s.store.known = s.opts.Log, opts.Grace, make(chan struct{})
 	s.running.Go(s.watch)
-	s.events = events.NewHub(s.snapshot, s.opts.limits.events, s.running.Go, draining.Done())
+	list := func(ctx context.Context, yield func(driver.Status) bool) error {
+		return d.List(ctx, "", func(st driver.Status) bool { return yield(s.withWaiters(st)) })
+	}
+	s.events = events.NewHub(list, s.opts.limits.events, s.running.Go, draining.Done())
 	return s, nil
 }
 
@@ -150,7 +155,12 @@ func New(d driver.Driver, opts Options) (*Service, error) {
 // New requests are answered with 503, and requests that wait with 202. Holds stay in the store,
 // and places in queues are given up.
 func (s *Service) Drain(ctx context.Context) error {
-	s.beginDrain()
+	s.mu.Lock()
+	s.drain()
+	for _, p := range s.places {
+		p.onLocked(waiting.ServiceEnds)
+	}
+	s.mu.Unlock()
 	ended := make(chan struct{})
 	go func() { s.running.Wait(); close(ended) }()
 	select {
@@ -158,16 +168,6 @@ func (s *Service) Drain(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-// beginDrain ends what waits.
-func (s *Service) beginDrain() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.drain()
-	for _, p := range s.places {
-		p.onLocked(waiting.ServiceEnds)
 	}
 }
 

@@ -255,7 +255,7 @@ func TestOtherIDs(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				r.post(wire.PathRenew, wire.Renew{Lease: new(l), TTL: long}, http.StatusGone)
 				r.post(wire.PathLabel, wire.Label{Lease: l, Process: wire.Process{Label: "x"}}, http.StatusGone)
-				r.post(wire.PathRelease, wire.Release{Lease: l}, http.StatusGone)
+				r.post(wire.PathRelease, l, http.StatusGone)
 			})
 		}
 	}
@@ -281,7 +281,7 @@ func TestLateRequests(t *testing.T) {
 				l := wire.Lease{Name: "job", ID: id}
 				r.post(wire.PathRenew, wire.Renew{Lease: new(l), TTL: long}, http.StatusGone)
 				r.post(wire.PathLabel, wire.Label{Lease: l, Process: wire.Process{Label: "late"}}, http.StatusGone)
-				r.post(wire.PathRelease, wire.Release{Lease: l}, http.StatusGone)
+				r.post(wire.PathRelease, l, http.StatusGone)
 				r.post(wire.PathBreak, wire.Break{Name: "job", ID: id, Reason: "late"}, http.StatusGone)
 			}
 		}
@@ -502,7 +502,8 @@ func TestReservationsRefused(t *testing.T) {
 // TestAuthorizer checks what an Authorizer is asked, and that it is heeded.
 func TestAuthorizer(t *testing.T) {
 	store, access := new(memlock.Store), &testAccess{prefix: "team/"}
-	r := startReplica(t, store, Options{Access: access, Audit: func(*Principal, int) []wire.AuditEvent { return nil }})
+	r := startReplica(t, store, Options{Access: access, Audit: func(*Principal, int) []wire.AuditEvent { return nil },
+		Leaks: func(context.Context) ([]wire.Leak, error) { return nil, nil }})
 	if got := r.get(wire.PathAudit).text; got != `{"events":[]}`+"\n" {
 		t.Errorf("an empty audit log is %q", got)
 	}
@@ -524,6 +525,11 @@ func TestAuthorizer(t *testing.T) {
 	if got := r.get(wire.PathLocks); !strings.Contains(got.text, `"name":"job"`) {
 		t.Errorf("the list is %s", got.text)
 	}
+	outcomes = nil
+	r.post(wire.PathBreak, wire.Break{Name: "job", Token: g.Token + 1, Reason: "it hangs"}, http.StatusGone)
+	if len(outcomes) != 1 || outcomes[0].Err == nil || outcomes[0].Token != g.Token+1 {
+		t.Errorf("the outcomes of a break of no hold are %+v, want an error, and its token", outcomes)
+	}
 	access.begin = func(Action) (func(Outcome), error) {
 		return nil, wire.NewProblem(wire.ProblemAudit, "no more", 3*time.Second)
 	}
@@ -535,7 +541,7 @@ func TestAuthorizer(t *testing.T) {
 		t.Errorf("an acquisition that was refused has a hold: %+v", st)
 	}
 	access.begin = func(Action) (func(Outcome), error) { return nil, errors.New("secret of the authorizer") }
-	if got := r.post(wire.PathRelease, wire.Release{Lease: lease(g)},
+	if got := r.post(wire.PathRelease, lease(g),
 		http.StatusInternalServerError); strings.Contains(got.text, "secret") {
 		t.Errorf("the answer is %s", got.text)
 	}
@@ -554,6 +560,7 @@ func TestAuthorizer(t *testing.T) {
 	if err == nil {
 		t.Error("a list without the rights to all of it looks complete")
 	}
+	r.check(r.send(t.Context(), http.MethodGet, wire.PathLeaks, "", ""), "leaks", http.StatusForbidden)
 }
 
 // TestGoneClientIsRecorded lets the clients of a break and of a reservation go, while the store

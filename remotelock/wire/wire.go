@@ -111,13 +111,9 @@ type Queued struct {
 	PlaceTimeout int64  `json:"place_ms"`
 }
 
-// A Withdraw gives up an acquisition: its place, or the hold that it was granted.
-type Withdraw struct {
-	Lease
-}
-
 // A Lease names a hold: by its name, and its ID as Granted has it. The ID of the Acquire will do,
-// but costs the service a request to the store.
+// but costs the service a request to the store. It is the message to PathWithdraw, which gives up
+// an acquisition, and to PathRelease, where the MinHold of the Acquire may keep the lock taken.
 type Lease struct {
 	Name string `json:"name"`
 	ID   string `json:"id"`
@@ -147,11 +143,6 @@ type Renewed struct {
 // A RenewedAll is the answer to a batch, in its order.
 type RenewedAll struct {
 	Results []Renewed `json:"results"`
-}
-
-// A Release ends a hold. The MinHold of its Acquire may keep the lock taken.
-type Release struct {
-	Lease
 }
 
 // A Label changes what people see of a hold: all of Process is replaced.

@@ -51,7 +51,7 @@ func (a *Access) LongestTTL() (longest time.Duration) {
 // An admission is what a principal was admitted with.
 type admission struct {
 	identity identity
-	prefix   string // of the principal
+	rights   Rights // at that time
 	remote   string
 }
 
@@ -72,7 +72,7 @@ func (a *Access) Authenticate(r *http.Request) (*serve.Principal, error) {
 	}
 	return &serve.Principal{
 		Name: rights.Name, Prefix: rights.prefix,
-		Rights: &admission{identity: id, prefix: rights.prefix, remote: remote},
+		Rights: &admission{identity: id, rights: rights, remote: remote},
 	}, nil
 }
 
@@ -84,9 +84,11 @@ func (p *Policy) authenticate(r *http.Request, certs *Certificates) (identity, R
 	if err := p.checkOrigin(r); err != nil {
 		return nil, Rights{}, err
 	}
-	id, err := identify(r, token, certs)
-	if err != nil {
-		return nil, Rights{}, err
+	id := tokenIdentity(token)
+	if token == "" {
+		if id, err = certificateIdentity(r, certs); err != nil {
+			return nil, Rights{}, err
+		}
 	}
 	rights, err := id(p)
 	return id, rights, errors.Join(err, rights.check(time.Now()))
@@ -99,7 +101,7 @@ func (a *Access) rights(p *serve.Principal) (Rights, error) {
 	switch {
 	case err != nil:
 		return Rights{}, err
-	case rights.prefix != admitted.prefix:
+	case rights.prefix != admitted.rights.prefix:
 		return Rights{}, refusedf("the namespace of %s has changed; send the request again", rights.Name)
 	}
 	return rights, rights.check(time.Now())

@@ -3,7 +3,6 @@ package access
 import (
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sniblock/snib/remotelock/wire"
 )
@@ -52,18 +52,6 @@ type identity func(*Policy) (Rights, error)
 // errUnknownToken does not say whether a token was ever known.
 var errUnknownToken = refusedf("the token is not known")
 
-// identify returns the identity of whoever sent a request. A token decides if there is one, and
-// otherwise the certificate of the connection.
-func identify(r *http.Request, token string, certs *Certificates) (identity, error) {
-	switch {
-	case token == "":
-		return certificateIdentity(r, certs)
-	case isToken(token):
-		return tokenIdentity(token), nil
-	}
-	return nil, errUnknownToken
-}
-
 // certificateIdentity returns the identity of the client certificate that the TLS handshake
 // verified. A connection may live longer than the certificate, and than those of authorities.
 func certificateIdentity(r *http.Request, certs *Certificates) (identity, error) {
@@ -75,28 +63,20 @@ func certificateIdentity(r *http.Request, certs *Certificates) (identity, error)
 	for _, u := range leaf.URIs {
 		uris = append(uris, u.String()) // once: a list looks the rights up for each lock
 	}
-	var verified *tls.Config // with which the certificate was verified last
 	return func(p *Policy) (Rights, error) {
-		if now := certs.now(); now != verified {
-			if !verifies(now, r.TLS.PeerCertificates) {
-				return Rights{}, refusedf("no authority that --client-ca has now verifies the client certificate")
-			}
-			verified = now
+		switch {
+		case time.Now().After(leaf.NotAfter):
+			return Rights{}, refusedf("the client certificate was valid until %s", leaf.NotAfter.UTC().Format(time.RFC3339))
+		case certs != nil && !certs.verifies(r.TLS.PeerCertificates):
+			return Rights{}, refusedf("no authority that --client-ca has now verifies the client certificate")
 		}
 		for _, entry := range p.certificates {
-			if entry.matches(leaf.DNSNames, uris) {
-				return entry.rights.endBy(leaf.NotAfter), nil
+			if entry.dns != "" && slices.Contains(leaf.DNSNames, entry.dns) || entry.uri != "" && slices.Contains(uris, entry.uri) {
+				return entry.rights, nil
 			}
 		}
 		return Rights{}, refusedf("no [certificate.NAME] admits the client certificate")
 	}, nil
-}
-
-func (e certificateEntry) matches(dnsNames, uris []string) bool {
-	if e.dns != "" {
-		return slices.Contains(dnsNames, e.dns)
-	}
-	return slices.Contains(uris, e.uri)
 }
 
 // remote returns the address of the client. A proxy that the policy trusts says it in
@@ -175,7 +155,7 @@ func isToken(credential string) bool {
 func tokenIdentity(token string) identity {
 	sum := digest(sha256.Sum256([]byte(token)))
 	return func(p *Policy) (Rights, error) {
-		if rights, ok := p.tokens[sum]; ok {
+		if rights, ok := p.tokens[sum]; ok && isToken(token) {
 			return rights, nil
 		}
 		return Rights{}, errUnknownToken

@@ -20,6 +20,8 @@ func (a *Access) Begin(_ context.Context, p *serve.Principal, act serve.Action) 
 	event.Namespace = rights.Namespace
 	switch most := rights.maxTTL; {
 	case err != nil:
+	case act.List && !rights.hasScopeOf(admitted.rights):
+		err = fmt.Errorf("the rights of %s have changed; send the request again", rights.Name)
 	case !rights.allows(act):
 		err = rights.describe(act)
 	case most > 0 && act.MinHold > most:
@@ -45,7 +47,7 @@ func (l *AuditLog) begin(event Event, act serve.Action) (func(serve.Outcome), er
 		return nil, fmt.Errorf("%w: %w", problem, err) // the service logs all of it
 	}
 	return func(out serve.Outcome) {
-		event.Outcome, event.Token = OutcomeDone, max(event.Token, out.Token)
+		event.Outcome, event.Token = OutcomeDone, out.Token
 		switch {
 		case out.Err == nil:
 		case isRefused(out.Err):

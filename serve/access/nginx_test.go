@@ -59,7 +59,7 @@ func TestNginxPage(t *testing.T) {
 			t.Fatalf("a renewal, while acquisitions are refused: %d %s, want 200", a.status, a.body)
 		}
 	}
-	if a := s.send("POST", wire.PathRelease, ci, wire.Release{Lease: lease}); a.status != http.StatusNoContent {
+	if a := s.send("POST", wire.PathRelease, ci, lease); a.status != http.StatusNoContent {
 		t.Errorf("a release, while acquisitions are refused: %d %s, want 204", a.status, a.body)
 	}
 }

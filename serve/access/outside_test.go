@@ -182,8 +182,8 @@ func TestServiceVerbs(t *testing.T) {
 			{"acquire", wire.PathAcquire, wire.Acquire{Name: lock}},
 			{"acquire", wire.PathRenew, wire.Renew{Lease: &hold}},
 			{"acquire", wire.PathLabel, wire.Label{Lease: hold, Process: x}},
-			{"acquire", wire.PathWithdraw, wire.Withdraw{Lease: wire.Lease{Name: lock, ID: hold.ID}}},
-			{"acquire", wire.PathRelease, wire.Release{Lease: hold}},
+			{"acquire", wire.PathWithdraw, wire.Lease{Name: lock, ID: hold.ID}},
+			{"acquire", wire.PathRelease, hold},
 			{"acquire", wire.PathFence, wire.Fence{Resource: lock, ID: hold.ID, Token: 1}},
 			{"read", wire.PathLock + "?name=" + lock, nil},
 			{"read", wire.PathLocks + "?prefix=" + lock, nil},
@@ -278,7 +278,7 @@ prefixes = [""]
 		}
 	}
 	// The id of another namespace's hold are of no use.
-	got := s.send("POST", wire.PathRelease, tokens["red"], wire.Release{Lease: wire.Lease{Name: "deploy", ID: blue.ID}})
+	got := s.send("POST", wire.PathRelease, tokens["red"], wire.Lease{Name: "deploy", ID: blue.ID})
 	if got.status != http.StatusGone {
 		t.Errorf("red releases the hold of blue: %d %s, want 410", got.status, got.body)
 	}
@@ -426,8 +426,8 @@ prefixes = [""]
 		s.send("GET", wire.PathStore, ops, nil),
 		s.send("POST", wire.PathRenew, worker, wire.Renew{Lease: new(stale)}),
 		s.send("POST", wire.PathRenew, worker, wire.Renew{Leases: []wire.Renewable{{Lease: lease}, {Lease: stale}}}),
-		s.send("POST", wire.PathRelease, ops, wire.Release{Lease: lease}),
-		s.send("POST", wire.PathRelease, worker, wire.Release{Lease: stale}),
+		s.send("POST", wire.PathRelease, ops, lease),
+		s.send("POST", wire.PathRelease, worker, stale),
 		s.send("POST", wire.PathBreak, ops, wire.Break{Name: "deploy", Token: g.Token + 1, Reason: "x"}),
 		s.send("POST", wire.PathAcquire, worker, map[string]any{"name": "deploy", "id": holder, "x": holder}),
 		s.send("POST", wire.PathAcquire, worker, map[string]any{"name": "deploy", "id": []string{holder}}),
@@ -437,9 +437,9 @@ prefixes = [""]
 		s.send("GET", wire.PathLock+"?name=deploy", guess, nil),
 		s.send("GET", wire.PathLock+"?name=deploy", "a."+holder+".c", nil),
 		s.send("GET", wire.PathLock+"?name=deploy", "", nil, func(r *http.Request) { r.SetBasicAuth("x", worker) }),
-		s.send("POST", wire.PathWithdraw, worker, wire.Withdraw{Lease: wire.Lease{Name: "deploy", ID: longID(waiter)}}),
+		s.send("POST", wire.PathWithdraw, worker, wire.Lease{Name: "deploy", ID: longID(waiter)}),
 		s.send("POST", wire.PathBreak, ops, wire.Break{Name: "deploy", Token: g.Token, Reason: "the runner is gone"}),
-		s.send("POST", wire.PathRelease, worker, wire.Release{Lease: lease}),
+		s.send("POST", wire.PathRelease, worker, lease),
 	))
 	said.WriteString(s.audit.String() + s.log.String())
 	for what, secret := range map[string]string{

@@ -81,6 +81,11 @@ func (r Rights) Covers(name string) bool {
 		slices.ContainsFunc(r.Prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 }
 
+// hasScopeOf reports whether the rights are for the same actions and locks as others.
+func (r Rights) hasScopeOf(other Rights) bool {
+	return slices.Equal(r.Verbs, other.Verbs) && slices.Equal(r.Prefixes, other.Prefixes)
+}
+
 // MayCover reports whether a lock whose name begins with prefix can be one of those that the
 // rights are about.
 func (r Rights) MayCover(prefix string) bool {
@@ -93,12 +98,4 @@ func (r Rights) check(now time.Time) error {
 		return nil
 	}
 	return refusedf("%s was admitted until %s", r.Name, r.Until.UTC().Format(time.RFC3339))
-}
-
-// endBy returns the rights with an end that is not later than that of the credential.
-func (r Rights) endBy(end time.Time) Rights {
-	if r.Until.IsZero() || end.Before(r.Until) {
-		r.Until = end
-	}
-	return r
 }

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -195,25 +196,22 @@ func (f *policyFile) policy() (*Policy, error) {
 		}
 		p.hosts = append(p.hosts, strings.ToLower(host))
 	}
-	for _, name := range slices.Sorted(maps.Keys(f.Namespaces)) {
-		if err := p.addNamespace(name, f.Namespaces[name]); err != nil {
-			return nil, err
+	err := cmp.Or(addAll(f.Namespaces, p.addNamespace), addAll(f.Tokens, p.addToken),
+		addAll(f.Certificates, p.addCertificate))
+	if err == nil && len(p.tokens)+len(p.certificates) == 0 {
+		err = errors.New("the policy admits nobody: it has no [token.NAME] or [certificate.NAME]")
+	}
+	return p, err
+}
+
+// addAll adds the tables of one kind, in the order of their names, up to the first that is wrong.
+func addAll[T any](tables map[string]T, add func(name string, table T) error) error {
+	for _, name := range slices.Sorted(maps.Keys(tables)) {
+		if err := add(name, tables[name]); err != nil {
+			return err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(f.Tokens)) {
-		if err := p.addToken(name, f.Tokens[name]); err != nil {
-			return nil, err
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(f.Certificates)) {
-		if err := p.addCertificate(name, f.Certificates[name]); err != nil {
-			return nil, err
-		}
-	}
-	if len(p.tokens)+len(p.certificates) == 0 {
-		return nil, errors.New("the policy admits nobody: it has no [token.NAME] or [certificate.NAME]")
-	}
-	return p, nil
+	return nil
 }
 
 func parsePrefix(text string) (netip.Prefix, error) {

@@ -1,10 +1,14 @@
 package access
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // A TLSFiles names the files of a TLS listener.
@@ -19,7 +23,14 @@ type TLSFiles struct {
 type Certificates struct {
 	files  TLSFiles
 	config atomic.Pointer[tls.Config]
+
+	mu       sync.Mutex
+	by       *tls.Config                     // which verified has answers of
+	verified map[[sha256.Size]byte]time.Time // until when client certificates are verified
 }
+
+// maxVerified bounds the memory for certificates that were verified.
+const maxVerified = 10_000
 
 // LoadCertificates reads the files.
 func LoadCertificates(files TLSFiles) (*Certificates, error) {
@@ -49,23 +60,40 @@ func (c *Certificates) Config() *tls.Config {
 	return config
 }
 
-// now returns what was loaded last; nil without TLS.
-func (c *Certificates) now() *tls.Config {
-	if c == nil {
-		return nil
+// verifies reports whether the authorities that were loaded last admit the chain of a client
+// certificate, as those of its handshake did. It computes that once, and again after a reload.
+func (c *Certificates) verifies(chain []*x509.Certificate) bool {
+	config, leaf := c.config.Load(), chain[0]
+	key := sha256.Sum256(leaf.Raw) // each connection has an x509.Certificate of its own
+	if c.wasVerified(config, key) {
+		return true
 	}
-	return c.config.Load()
-}
-
-// verifies reports whether a configuration admits the chain of a client certificate.
-func verifies(config *tls.Config, chain []*x509.Certificate) bool {
 	between := x509.NewCertPool()
 	for _, cert := range chain[1:] {
 		between.AddCert(cert)
 	}
-	_, err := chain[0].Verify(x509.VerifyOptions{Roots: config.ClientCAs, Intermediates: between,
+	chains, err := leaf.Verify(x509.VerifyOptions{Roots: config.ClientCAs, Intermediates: between,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-	return err == nil
+	if err != nil {
+		return false
+	}
+	first := slices.MinFunc(chains[0], func(a, b *x509.Certificate) int { return a.NotAfter.Compare(b.NotAfter) })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by == config {
+		c.verified[key] = first.NotAfter
+	}
+	return true
+}
+
+// wasVerified reports whether a certificate was verified by config, and still is.
+func (c *Certificates) wasVerified(config *tls.Config, key [sha256.Size]byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.by != config || len(c.verified) >= maxVerified {
+		c.by, c.verified = config, map[[sha256.Size]byte]time.Time{}
+	}
+	return time.Now().Before(c.verified[key])
 }
 
 func (f TLSFiles) load() (*tls.Config, error) {

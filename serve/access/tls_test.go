@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sniblock/snib/internal/livetest"
@@ -123,6 +124,45 @@ func TestBadTLSFiles(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			if _, err := LoadCertificates(tt.files); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error = %v, want %q in it", err, tt.want)
+			}
+		})
+	}
+}
+
+// TestCertificatesEnd checks what a client learns on a connection that outlives its certificate, or
+// that of the authority.
+func TestCertificatesEnd(t *testing.T) {
+	for _, isClient := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			authority, dir := livetest.NewAuthority(t), t.TempDir() // its end is in a day
+			authority.Write(t, dir, authority.Issue(t, x509.Certificate{}))
+			certs, err := LoadCertificates(TLSFiles{Cert: filepath.Join(dir, livetest.CertFile),
+				Key: filepath.Join(dir, livetest.KeyFile), ClientCA: filepath.Join(dir, livetest.AuthorityFile)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			template, want := x509.Certificate{NotAfter: time.Now().Add(48 * time.Hour)}, "no authority"
+			if isClient {
+				template.NotAfter, want = time.Now().Add(24*time.Hour), "was valid until 2000-01-02T00:00:00Z"
+			}
+			leaf, err := x509.ParseCertificate(authority.Issue(t, template).Certificate[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, chain := request(""), []*x509.Certificate{leaf}
+			r.TLS = &tls.ConnectionState{PeerCertificates: chain, VerifiedChains: [][]*x509.Certificate{chain}}
+			id, _ := certificateIdentity(r, certs) // it has one
+			policy := &Policy{certificates: []certificateEntry{{dns: "localhost"}}}
+			if _, err := id(policy); err != nil || len(certs.verified) != 1 {
+				t.Errorf("the client is refused: %v; or %v is not kept", err, certs.verified)
+			}
+			certs.config.Load().ClientCAs = x509.NewCertPool() // so a second verification would fail
+			if _, err := id(policy); err != nil {
+				t.Errorf("a second request of the client is refused: %v", err)
+			}
+			time.Sleep(24*time.Hour + time.Second)
+			if _, err := id(policy); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("a day later the error is %v, want %q in it", err, want)
 			}
 		})
 	}

@@ -19,7 +19,12 @@ type Event struct {
 	At   time.Time     // of the snapshot that showed it
 	Lock driver.Status // as the snapshot showed it; without holders and waiters, it is gone
 	Hold driver.Holding
+
+	number int // of the snapshot
 }
+
+// shows returns how much an event holds in memory, as [maxShown] counts it.
+func (e Event) shows() int { return 1 + len(e.Lock.Holders) + len(e.Lock.Waiters) }
 
 // diff calls yield with what happened to a lock between two snapshots of it.
 func diff(before, after driver.Status, yield func(kind string, hold driver.Holding)) {

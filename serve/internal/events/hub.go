@@ -3,8 +3,8 @@ package events
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxShown bounds the events from one snapshot to the next, by how many holds and waiters their
-	// locks have in all: each tells of all of its lock. If there are more, listeners get the snapshot.
+	// maxShown bounds the events that are kept, by how many holds and waiters their locks have in
+	// all: each tells of all of its lock. A listener that has missed others gets the snapshot.
 	maxShown = 100_000
 
 	// MaxLocks is how many locks a hub compares. A snapshot of them is kept in memory.
@@ -55,12 +55,19 @@ type poller struct {
 	h *Hub
 
 	// These are guarded by the mu of the hub.
-	wake   chan struct{} // closed and replaced when something is new
-	locks  map[string]driver.Status
-	number int       // of the snapshot locks; 0: there is none
-	at     time.Time // of the snapshot
-	err    error     // of the last listing; the snapshot is older then
-	events []Event   // from the snapshot before
+	wake chan struct{} // closed and replaced when something is new
+	err  error         // of the last listing; the snapshot is older then
+	last snapshot
+}
+
+// A snapshot is what a listing has found, and the events that have led to it. It does not change.
+type snapshot struct {
+	number int             // of the listing; 0: there is none
+	at     time.Time       // of its end
+	locks  []driver.Status // in the order of their names
+	events []Event         // all that followed the snapshot number from
+	from   int
+	shown  int // the sum of what the events show
 }
 
 // A Listener reads the events of a hub. It is for one goroutine at a time.
@@ -120,22 +127,22 @@ func (l *Listener) look() (Batch, bool) {
 	p.h.mu.Lock()
 	defer p.h.mu.Unlock()
 	l.wake = p.wake
-	isNew := p.number > l.seen
+	last := p.last
+	isNew := last.number > l.seen
 	fails := p.err != nil && p.err != l.err //nolint:errorlint // whether it is a new one
 	if !isNew && !fails {
 		return Batch{}, false
 	}
-	b := Batch{At: p.at, Err: p.err}
+	b := Batch{At: last.at, Err: p.err}
 	switch {
 	case !isNew:
-	case l.seen > 0 && l.seen == p.number-1:
-		b.Events = p.events
+	case l.seen >= last.from:
+		first := sort.Search(len(last.events), func(i int) bool { return last.events[i].number > l.seen })
+		b.Events = last.events[first:]
 	default:
-		b.Reset = true
-		b.Locks = slices.SortedFunc(maps.Values(p.locks),
-			func(a, b driver.Status) int { return strings.Compare(a.Name, b.Name) })
+		b.Reset, b.Locks = true, last.locks
 	}
-	l.err, l.seen = p.err, p.number
+	l.err, l.seen = p.err, last.number
 	return b, true
 }
 
@@ -149,21 +156,14 @@ func (p *poller) run() {
 		if err == nil || errors.Is(err, ErrTooMany) { // an attempt that fails costs the store little
 			pause *= share - 1
 		}
-		if !p.wait(max(p.h.interval, pause)) || p.isOver() {
+		select {
+		case <-time.After(max(p.h.interval, pause)):
+		case <-p.h.stop:
 			return
 		}
-	}
-}
-
-// wait waits, and reports false if the hub has ended.
-func (p *poller) wait(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-p.h.stop:
-		return false
+		if p.isOver() {
+			return
+		}
 	}
 }
 
@@ -181,57 +181,74 @@ func (p *poller) isOver() bool {
 // poll lists the store once, and keeps what is new.
 func (p *poller) poll() error {
 	locks, err := p.list()
-	at := time.Now()
+	last := p.last // which nobody else changes
+	if err == nil {
+		last = last.next(locks)
+	}
 	p.h.mu.Lock()
 	defer p.h.mu.Unlock()
-	if p.err = err; err == nil {
-		p.compareLocked(locks, at)
-		p.locks, p.at = locks, at
-	}
+	p.last, p.err = last, err
 	close(p.wake)
 	p.wake = make(chan struct{})
 	return err
 }
 
-// list returns a snapshot of the store.
-func (p *poller) list() (map[string]driver.Status, error) {
+// list returns the locks of the store, in the order of their names.
+func (p *poller) list() ([]driver.Status, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), driver.AnswerTimeout)
 	defer cancel()
-	locks := make(map[string]driver.Status, len(p.locks))
+	var locks []driver.Status
 	err := p.h.source(ctx, func(st driver.Status) bool {
-		locks[st.Name] = st
+		locks = append(locks, st)
 		return len(locks) <= MaxLocks && ctx.Err() == nil
 	})
 	if len(locks) > MaxLocks {
 		err = ErrTooMany
 	}
+	slices.SortStableFunc(locks, func(a, b driver.Status) int { return compareName(a, b.Name) })
+	// A store that is being reorganised may list a lock twice.
+	locks = slices.CompactFunc(locks, func(a, b driver.Status) bool { return a.Name == b.Name })
 	return locks, errors.Join(err, ctx.Err())
 }
 
-// compareLocked notes the events between the last snapshot and this one.
-func (p *poller) compareLocked(locks map[string]driver.Status, at time.Time) {
-	p.number++
-	p.events = nil // not reused: listeners have it
-	shown := 0
-	add := func(name string, before, after driver.Status) {
-		after.Name = name
-		diff(before, after, func(kind string, hold driver.Holding) {
-			shown += 1 + len(after.Holders) + len(after.Waiters)
-			if shown <= maxShown {
-				p.events = append(p.events, Event{Kind: kind, At: at, Lock: after, Hold: hold})
-			}
+func compareName(st driver.Status, name string) int { return strings.Compare(st.Name, name) }
+
+// next returns the snapshot that follows s, with the events between them.
+func (s snapshot) next(locks []driver.Status) snapshot {
+	before, from := s.locks, s.from
+	s.number, s.at, s.locks = s.number+1, time.Now(), locks
+	if s.number == 1 { // no listener knows one before
+		s.from = 1
+		return s
+	}
+	add := func(was, is driver.Status) {
+		diff(was, is, func(kind string, hold driver.Holding) {
+			s.add(Event{Kind: kind, At: s.at, Lock: is, Hold: hold, number: s.number})
 		})
 	}
-	for name, before := range p.locks {
-		if _, ok := locks[name]; !ok {
-			add(name, before, driver.Status{})
+	for _, was := range before {
+		if _, ok := slices.BinarySearchFunc(locks, was.Name, compareName); !ok {
+			add(was, driver.Status{Name: was.Name})
 		}
 	}
-	for name, after := range locks {
-		add(name, p.locks[name], after)
+	for _, is := range locks {
+		was := driver.Status{}
+		if i, ok := slices.BinarySearchFunc(before, is.Name, compareName); ok {
+			was = before[i]
+		}
+		add(was, is)
 	}
-	if shown > maxShown {
-		p.events = nil
-		p.number++ // so nobody knows the snapshot before
+	if s.from != from { // what was removed is not kept by the array
+		s.events = slices.Clone(s.events)
+	}
+	return s
+}
+
+// add appends an event. Listeners may read what is before it.
+func (s *snapshot) add(e Event) {
+	s.events = append(s.events, e)
+	for s.shown += e.shows(); s.shown > maxShown; s.events = s.events[1:] {
+		s.shown -= s.events[0].shows()
+		s.from = s.events[0].number
 	}
 }

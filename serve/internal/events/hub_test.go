@@ -201,26 +201,44 @@ func TestManyListeners(t *testing.T) {
 	})
 }
 
-// TestOverrun checks that a listener which is too slow gets a snapshot, as do all if there are more
-// events than are kept: each event has all waiters of its lock.
+// TestOverrun checks that a listener which needs several lists of the store for one batch, as for
+// the first list of a large store, goes on behind that. It gets a snapshot if more has happened
+// than is kept: each event has all waiters of its lock.
 func TestOverrun(t *testing.T) {
 	bubble(t, 0, func(t *testing.T, f *fakeStore, h *Hub) {
+		f.put(held("z", 1))
 		l := h.Listen()
 		defer l.Close()
-		next(t, l)
-		f.put(held("a", 1))
-		time.Sleep(3500 * time.Millisecond) // between two lists
-		if got, want := text(next(t, l)), "reset a"; got != want {
-			t.Errorf("after several lists: %q, want %q", got, want)
+		want := func(what string) {
+			t.Helper()
+			if got := text(next(t, l)); got != what {
+				t.Errorf("the listener gets %q, want %q", got, what)
+			}
 		}
+		want("reset z")
+		f.put(held("a", 1))
+		time.Sleep(1500 * time.Millisecond) // between two lists
+		f.put(held("b", 2))
+		f.remove("z")
+		time.Sleep(5 * time.Second)
+		want("acquired a 1; released z 1; acquired b 2; ")
 		waiters := make([]string, maxShown/2+1)
 		f.put(held("a", 1, waiters...))
-		if got, want := text(next(t, l)), "changed a 0; "; got != want {
-			t.Errorf("one event = %q, want %q", got, want)
-		}
+		want("changed a 0; ")
 		f.put(held("a", 2, waiters...))
-		if got, want := text(next(t, l)), "reset a"; got != want || len(h.poller.events) > 0 {
-			t.Errorf("two large events = %q, and %d are kept; want %q", got, len(h.poller.events), want)
+		want("reset a b")
+		f.remove("a")
+		want("released a 2; ")
+		for token := range uint64(500) {
+			f.put(held("b", token+3, waiters[:1000]...))
+			want(fmt.Sprintf("released b %d; acquired b %d; ", token+2, token+3))
+		}
+		kept := 0
+		for _, e := range h.poller.last.events {
+			kept += len(e.Lock.Waiters)
+		}
+		if kept > maxShown || kept < maxShown/2 {
+			t.Errorf("the events that are kept have %d waiters, want %d at most, and many", kept, maxShown)
 		}
 	})
 }

@@ -129,8 +129,8 @@ func (c *serveCommand) serve(ctx context.Context, s *backend.Store, reloads <-ch
 	}
 	failed := make(chan error, 1)
 	scheme := "http"
-	if secure := access.tlsConfig(); secure != nil {
-		scheme, listener = "https", tls.NewListener(listener, secure)
+	if access.certs != nil {
+		scheme, listener = "https", tls.NewListener(listener, access.certs.Config())
 	}
 	go func() { failed <- server.Serve(listener) }()
 	go access.reloadOnSignal(ctx, c.app, reloads)

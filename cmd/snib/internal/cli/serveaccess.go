@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"os"
@@ -91,14 +90,6 @@ func (f *accessFlags) open(stderr io.Writer) (*serviceAccess, error) {
 	}
 	s.Authorizer, s.recent, s.longestTTL = s.policy, s.policy.Recent, s.policy.LongestTTL()
 	return s, nil
-}
-
-// tlsConfig returns the configuration of the listener; nil without TLS.
-func (s *serviceAccess) tlsConfig() *tls.Config {
-	if s.certs == nil {
-		return nil
-	}
-	return s.certs.Config()
 }
 
 // reload reads all files again. Where a file is bad, its old content stays in use.

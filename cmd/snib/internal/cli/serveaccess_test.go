@@ -61,7 +61,4 @@ token.oncall        read break reserve  -          all                 -
 	if got := rightsTable(policy.All(), time.Date(2027, 7, 1, 0, 0, 0, 0, time.UTC)); got != want {
 		t.Errorf("the table is\n%s\nwant\n%s", got, want)
 	}
-	if got := rightsTable(nil, time.Now()); got != "nobody is admitted\n" {
-		t.Errorf("an empty policy is shown as %q", got)
-	}
 }
