@@ -16,9 +16,7 @@ import (
 // unsupported says why no server can be started on this system, or is empty.
 const unsupported = ""
 
-// childAttributes returns a copy of sys with the attributes of all our processes: a
-// process dies with its parent, and is not in our process group, so that a Ctrl-C
-// for the tests does not reach it first.
+// childAttributes returns a copy of sys with those that [StartTied] needs.
 func childAttributes(sys *syscall.SysProcAttr) *syscall.SysProcAttr {
 	attr := syscall.SysProcAttr{}
 	if sys != nil {

@@ -3,6 +3,7 @@
 package livetest
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -27,8 +28,7 @@ func reservePort(int) (int, func(), error) { return 0, nil, errors.ErrUnsupporte
 
 func inode(fs.FileInfo) uint64 { return 0 }
 
-// LockFile fails.
-func LockFile(string) (unlock func(), err error) { return nil, errors.ErrUnsupported }
+func lockFile(context.Context, string) (unlock func(), err error) { return nil, errors.ErrUnsupported }
 
 // Sys returns nil.
 func (a Account) Sys() *syscall.SysProcAttr { return nil }

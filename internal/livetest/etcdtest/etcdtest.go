@@ -207,9 +207,6 @@ func (s *Server) RequireLogin() {
 	s.login = true
 }
 
-// Name returns the server's name in its cluster.
-func (s *Server) Name() string { return s.name }
-
 // Login reports whether clients must log in.
 func (s *Server) Login() bool { return s.login }
 

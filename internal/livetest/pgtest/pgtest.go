@@ -43,20 +43,7 @@ func Password() string { return livetest.Secret() }
 // A Server is a PostgreSQL server, or a PgBouncer.
 type Server struct {
 	*livetest.Process
-
-	t        testing.TB
-	data     string // the data folder; "" for a PgBouncer
 	database string // that of URL; "" for the first one
-}
-
-// Kill is [livetest.Process.Kill], but also waits for the last of the server's
-// processes: a new server does not start before.
-func (s *Server) Kill() {
-	s.t.Helper()
-	s.Process.Kill()
-	if s.data != "" {
-		livetest.Await(s.t, "end of the server's processes", func() error { return checkDetached(s.data) })
-	}
 }
 
 // Start starts a PostgreSQL server with the given settings, such as "max_connections=50", in
@@ -82,7 +69,7 @@ func (s *Server) Database(t testing.TB) *Server {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("make a database: %v\n%s", err, out)
 	}
-	return &Server{Process: s.Process, t: t, database: name}
+	return &Server{s.Process, name}
 }
 
 // Standby starts a standby of the server at addr, which may be the address of a
@@ -106,7 +93,7 @@ func Program(t testing.TB) string {
 func startServer(t testing.TB, binary, home, dir string, settings []string) *Server {
 	t.Helper()
 	t.Cleanup(func() { removeMemory(dir) }) // after the end of the server
-	return &Server{t: t, data: dir, Process: livetest.Start(t, livetest.Command{
+	return &Server{Process: livetest.Start(t, livetest.Command{
 		Name: name, Path: binary, Ready: ready, Dir: home, Sys: account.Sys(),
 		Quit: syscall.SIGINT, // a shutdown that does not wait for clients
 		Args: func(port int) []string {
@@ -134,7 +121,7 @@ func Pool(t testing.TB, s *Server, mode string) *Server {
 		return path
 	}
 	users := write("users", fmt.Sprintf("%q %q\n", User, Password()))
-	return &Server{t: t, Process: livetest.Start(t, livetest.Command{
+	return &Server{Process: livetest.Start(t, livetest.Command{
 		Name: "pgbouncer", Path: binary, Ready: ready, Sys: account.Sys(), Quit: syscall.SIGINT, Dir: dir,
 		Args: func(own int) []string {
 			return []string{write("pgbouncer.ini", fmt.Sprintf(config, host, port, own, users, mode))}
