@@ -46,12 +46,8 @@ func TestNothingOutlives(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestNothingOutlives$", "-test.v")
 	cmd.Env = append(os.Environ(), inner+"=1")
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err, "start the inner test")
+	Must(t, cmd.Start(), "start the inner test")
 	var server, child int
 	for lines := bufio.NewScanner(out); child == 0 && lines.Scan(); {
 		fmt.Sscanf(lines.Text(), "pids %d %d", &server, &child)
