@@ -597,7 +597,7 @@ func closeMutants() []mutant {
 			},
 		},
 		{
-			name: "the second Close fails", fails: []string{"Close/Twice"},
+			name: "the second Close fails", fails: []string{"Close/EndsAcquire"},
 			set: func(_ *world, b *brokenDriver) {
 				closed := false
 				b.onClose = func() error {
