@@ -6,12 +6,6 @@ import (
 	"syscall"
 )
 
-// attributes keeps Ctrl-C from processes: whoever started them ends them. The kernel kills them
-// when that process dies, even if they are stopped.
-func attributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}
-
 func stop(pid int) error {
 	if err := syscall.Kill(-pid, syscall.SIGSTOP); err != nil {
 		return err

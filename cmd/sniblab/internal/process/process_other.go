@@ -2,14 +2,9 @@
 
 package process
 
-import (
-	"errors"
-	"syscall"
-)
+import "errors"
 
 // Servers are started on Linux only, so no client is started elsewhere.
-
-func attributes() *syscall.SysProcAttr { return nil }
 
 func stop(int) error   { return errors.ErrUnsupported }
 func resume(int) error { return errors.ErrUnsupported }
