@@ -159,7 +159,7 @@ func (c *Child) Signal(sig os.Signal) {
 // Hang stops the child and its descendants (SIGSTOP), and waits until all threads stand still.
 func (c *Child) Hang() {
 	c.t.Helper()
-	Must(c.t, hang(c.cmd.Process.Pid), "stop the child")
+	Must(c.t, Hang(c.cmd.Process.Pid), "stop the child")
 }
 
 // Kill kills the child with SIGKILL, and returns when it is gone.

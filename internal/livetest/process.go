@@ -274,13 +274,13 @@ func (p *Process) output() []byte {
 // kernel still accepts connections for it.
 func (p *Process) Hang() {
 	p.t.Helper()
-	p.signal("hang", hang, true)
+	p.signal("hang", Hang, true)
 }
 
 // Resume resumes a process that hangs (SIGCONT).
 func (p *Process) Resume() {
 	p.t.Helper()
-	p.signal("resume", resume, false)
+	p.signal("resume", Resume, false)
 }
 
 // signal calls send with the pid of the running process, and records whether the

@@ -58,11 +58,11 @@ func (p *Process) State() string { return p.cmd.ProcessState.String() }
 // Succeeded reports whether the process ended with exit code 0. It must have ended.
 func (p *Process) Succeeded() bool { return p.cmd.ProcessState.Success() }
 
-// Stop stops the process group (SIGSTOP), and returns when the process is stopped.
-func (p *Process) Stop() error { return stop(p.PID()) }
+// Stop stops the process and its children (SIGSTOP), and returns when they are stopped.
+func (p *Process) Stop() error { return livetest.Hang(p.PID()) }
 
-// Resume lets a group go on that was stopped (SIGCONT).
-func (p *Process) Resume() error { return resume(p.PID()) }
+// Resume lets them go on (SIGCONT).
+func (p *Process) Resume() error { return livetest.Resume(p.PID()) }
 
 // Kill kills the process group (SIGKILL), even if it is stopped, and waits until the process is
 // gone. It does nothing to a process that has ended.

@@ -2,10 +2,5 @@
 
 package process
 
-import "errors"
-
 // Servers are started on Linux only, so no client is started elsewhere.
-
-func stop(int) error   { return errors.ErrUnsupported }
-func resume(int) error { return errors.ErrUnsupported }
-func kill(int)         {}
+func kill(int) {}
