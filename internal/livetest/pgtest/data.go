@@ -33,14 +33,14 @@ host all         all      127.0.0.1/32 trust
 `
 
 // copyData creates the data folder of a standby of the server at addr.
-func copyData(postgres, home, dir, addr string) error {
+func copyData(postgres, dir, addr string) error {
 	backup, err := sibling(postgres, "pg_basebackup")
 	if err != nil {
 		return err
 	}
 	cmd := exec.Command(backup, "-D", dir, "-d", "postgres://"+User+"@"+addr, "-R",
 		"-X", "stream", "-c", "fast", "--no-sync")
-	cmd.Dir, cmd.SysProcAttr = home, account.Sys()
+	cmd.Dir, cmd.SysProcAttr = filepath.Dir(dir), account.Sys()
 	cmd.Env = append(os.Environ(), "PGPASSWORD="+Password()) // others see arguments
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("pg_basebackup: %w\n%s", err, out)

@@ -51,11 +51,7 @@ type Server struct {
 // installed, or fails it if SNIB_REQUIRE names postgres.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	binary := Program(t)
-	home := account.Home(t)
-	dir := filepath.Join(home, "data")
-	livetest.Must(t, newData(binary, dir), "make a database")
-	return startServer(t, binary, home, dir, settings)
+	return start(t, newData, settings)
 }
 
 // Database makes an empty database, for tests that share a server, and returns the server with its
@@ -76,11 +72,7 @@ func (s *Server) Database(t testing.TB) *Server {
 // proxy. The standby can be promoted.
 func Standby(t testing.TB, addr string, settings ...string) *Server {
 	t.Helper()
-	binary := Program(t)
-	home := account.Home(t)
-	dir := filepath.Join(home, "data")
-	livetest.Must(t, copyData(binary, home, dir, addr), "copy a database")
-	return startServer(t, binary, home, dir, settings)
+	return start(t, func(binary, dir string) error { return copyData(binary, dir, addr) }, settings)
 }
 
 // Program returns the path of the server. It skips t if PostgreSQL is not installed, or fails it if
@@ -90,8 +82,12 @@ func Program(t testing.TB) string {
 	return livetest.Binary(t, name, "postgres", "/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin")
 }
 
-func startServer(t testing.TB, binary, home, dir string, settings []string) *Server {
+// start starts a server with a data folder that makeData makes.
+func start(t testing.TB, makeData func(binary, dir string) error, settings []string) *Server {
 	t.Helper()
+	binary, home := Program(t), account.Home(t)
+	dir := filepath.Join(home, "data")
+	livetest.Must(t, makeData(binary, dir), "make a database")
 	t.Cleanup(func() { removeMemory(dir) }) // after the end of the server
 	return &Server{Process: livetest.Start(t, livetest.Command{
 		Name: name, Path: binary, Ready: ready, Dir: home, Sys: account.Sys(),
