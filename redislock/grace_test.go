@@ -496,7 +496,7 @@ func TestCluster(t *testing.T) {
 	l := take(t, d1, req("first"))
 	stop := livetest.KeepUp(t, d1, l, ttl) // a slow machine may need longer than the TTL
 	waiter := wait(t, d2, req("second"), 1)
-	c.MoveSlot(slot, c.MasterOtherThan(slot))
+	c.BeginMove(slot, c.MasterOtherThan(slot)).Finish()
 	if err := renew(t, d1, l); err != nil {
 		t.Errorf("Renew after the slot was moved = %v", err)
 	}

@@ -296,7 +296,11 @@ func (l *runCommand) show(o trial.Outcome) error {
 	case o.Rejected():
 		text = "rejected: " + o.Text()
 	}
-	line := fmt.Sprintf("%-22s %-50s %5d acquired, %3d faults, %v", o.Target.Name, text, o.Acquired, countFaults(o), o.Took.Round(time.Second))
+	faults := 0
+	for _, count := range o.Faults {
+		faults += count
+	}
+	line := fmt.Sprintf("%-22s %-50s %5d acquired, %3d faults, %v", o.Target.Name, text, o.Acquired, faults, o.Took.Round(time.Second))
 	if o.Late != nil {
 		line += "; it was run no further: " + message(o.Late)
 	}
@@ -308,13 +312,6 @@ func (l *runCommand) show(o trial.Outcome) error {
 	}
 	_, err := fmt.Fprintln(l.out, line)
 	return err
-}
-
-func countFaults(o trial.Outcome) (n int) {
-	for _, count := range o.Faults {
-		n += count
-	}
-	return n
 }
 
 // conclude returns the error for the worst that was found.

@@ -403,7 +403,7 @@ func cancelMutants() []mutant {
 			func(ctx context.Context, w *world, req driver.Request, waited time.Duration, _ error) bool {
 				return ctx.Err() != nil && waited >= someTime && !req.Shared && len(w.status(req.Name).Waiters) > 0
 			}),
-		leaveGhosts("a cancellation is taken for a refusal by its cause", "Cancel/AnyCause",
+		leaveGhosts("a cancellation is taken for a refusal by its cause", "Cancel/LeavesNothing",
 			func(ctx context.Context, _ *world, _ driver.Request, _ time.Duration, err error) bool {
 				return ctx.Err() != nil && slices.ContainsFunc(refusals, func(r error) bool { return errors.Is(err, r) })
 			}),
@@ -597,7 +597,7 @@ func closeMutants() []mutant {
 			},
 		},
 		{
-			name: "the second Close fails", fails: []string{"Close/Twice"},
+			name: "the second Close fails", fails: []string{"Close/EndsAcquire"},
 			set: func(_ *world, b *brokenDriver) {
 				closed := false
 				b.onClose = func() error {

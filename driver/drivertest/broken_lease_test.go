@@ -316,7 +316,7 @@ func renewMutants() []mutant {
 		reviveOnRenew("an expired lease is renewed back to life", "Renew/NotExpired",
 			func(l *lease) bool { return l.released.Load() == 0 && l.ended() }),
 		{
-			name: "a renewal looks at the name only", fails: []string{"Renew/NotAnothers"},
+			name: "a renewal looks at the name only", fails: []string{"Renew/NotExpired"},
 			set: func(_ *world, b *brokenDriver) {
 				cut := false
 				b.onSever = func() { cut = true }
@@ -345,7 +345,7 @@ func releaseMutants() []mutant {
 			}
 			return nil
 		}),
-		mutateRelease("a second release says that the lock is lost", "Release/Twice", func(ctx context.Context, l *lease) error {
+		mutateRelease("a second release says that the lock is lost", "Release/TwiceIsHarmless", func(ctx context.Context, l *lease) error {
 			if l.released.Load() > 0 && l.req.MinHold == 0 {
 				return driver.ErrLost
 			}
@@ -406,7 +406,7 @@ func fencingMutants() []mutant {
 				}
 				return l.grant.Token
 			}),
-		mutateToken("a driver's first token comes from a replica that lags", []string{"Fencing/AcrossDrivers"},
+		mutateToken("a driver's first token comes from a replica that lags", []string{"Fencing/Increases"},
 			func(l *lease, before []*lease) uint64 {
 				mine := slices.ContainsFunc(before, func(other *lease) bool { return other.b == l.b })
 				if plain(l) && !mine && len(before) >= 2 && last(before).b == before[0].b && last(before).released.Load() > 0 {

@@ -156,8 +156,10 @@ func (m mutant) verdicts(t *testing.T) map[string]outcome {
 	return all
 }
 
-// A recorder is a tb that records what is reported.
+// A recorder records what a case reports, and lets nothing fail.
 type recorder struct {
+	testing.TB // nil: the suite calls no other methods
+
 	mu       sync.Mutex
 	failed   bool
 	log      string

@@ -199,17 +199,16 @@ func fencing() gate {
 		"the driver has no fencing tokens")
 }
 
-func tellsLoss() gate {
-	return when(func(i driver.Info, _ Harness) bool { return i.TellsLoss },
-		"the driver tells of a forced end in renewals only")
-}
-
 func renewsAll() gate {
 	return when(func(i driver.Info, _ Harness) bool { return i.RenewsAll }, "the driver renews leases one by one")
 }
 
 func shared() gate {
 	return when(func(i driver.Info, _ Harness) bool { return i.Shared }, "the driver has no shared locks")
+}
+
+func manyHolders() gate {
+	return when(func(i driver.Info, _ Harness) bool { return i.Shared || i.Slots }, "the driver has locks of one holder only")
 }
 
 func slots() gate {
@@ -224,22 +223,6 @@ func canSever() gate {
 	return when(func(_ driver.Info, h Harness) bool { return h.Sever != nil }, "the harness can't sever")
 }
 
-func canStall() gate {
-	return when(func(_ driver.Info, h Harness) bool { return h.Stall != nil }, "the harness can't stall connections")
-}
-
 func canKill() gate {
 	return when(func(_ driver.Info, h Harness) bool { return h.Kill != nil }, "the harness can't kill")
-}
-
-func canRestart() gate {
-	return when(func(_ driver.Info, h Harness) bool { return h.Restart != nil }, "the harness can't restart the store")
-}
-
-func canEmpty() gate {
-	return when(func(_ driver.Info, h Harness) bool { return len(h.Empty) > 0 }, "the harness can't empty the store")
-}
-
-func hasSecret() gate {
-	return when(func(_ driver.Info, h Harness) bool { return h.Secret != "" }, "the harness has no secret")
 }

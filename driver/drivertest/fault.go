@@ -90,53 +90,23 @@ func severClauses() []clause {
 				t.mustBeGrantedWithin(next, t.h.TTL+waitTimeout)
 			},
 		},
-		{
-			name: "Sever/RenewReturns",
-			why:  "Renew returns soon after its context is done: the next try, and the other leases, wait for it",
-			run: func(t *trial) {
-				t.mustReturnInTime("Renew", func(ctx context.Context, d driver.Driver, l driver.Lease) error {
-					return d.Renew(ctx, []driver.Lease{l})[0].Err
-				})
-			},
-		},
-		{
-			name: "Sever/RenewAllReturns",
-			why:  "a renewal of all leases asks the store: without an answer, none of them lasts longer",
-			gate: renewsAll(),
-			run: func(t *trial) {
-				t.mustReturnInTime("Renew of all leases", func(ctx context.Context, d driver.Driver, _ driver.Lease) error {
-					return d.Renew(ctx, nil)[0].Err
-				})
-			},
-		},
-		{
-			name: "Sever/HolderReturns",
-			why:  "SetHolder returns soon after its context is done: what people see is not worth a wait",
-			run: func(t *trial) {
-				t.mustReturnInTime("SetHolder", func(ctx context.Context, _ driver.Driver, l driver.Lease) error {
-					return l.SetHolder(ctx, driver.Holder{Label: "label"})
-				})
-			},
-		},
-		{
-			name: "Sever/ReleaseReturns",
-			why:  "Release returns soon after its context is done: a program that shuts down does not hang on a dead store",
-			run: func(t *trial) {
-				t.mustReturnInTime("Release", func(ctx context.Context, _ driver.Driver, l driver.Lease) error {
-					return l.Release(ctx)
-				})
-			},
-		},
-		{
-			name: "Sever/StatusReturns",
-			why:  "Status returns soon after its context is done: a readiness probe of a dead store must not hang with it",
-			run: func(t *trial) {
-				t.mustReturnInTime("Status", func(ctx context.Context, d driver.Driver, _ driver.Lease) error {
-					_, err := d.Status(ctx, t.lockName)
-					return err
-				})
-			},
-		},
+		returns("Sever/RenewReturns", "Renew returns soon after its context is done: the next try, and the other leases, wait for it",
+			nil, func(ctx context.Context, d driver.Driver, l driver.Lease) error {
+				return d.Renew(ctx, []driver.Lease{l})[0].Err
+			}),
+		returns("Sever/RenewAllReturns", "a renewal of all leases asks the store: without an answer, none of them lasts longer",
+			renewsAll(), func(ctx context.Context, d driver.Driver, _ driver.Lease) error { return d.Renew(ctx, nil)[0].Err }),
+		returns("Sever/HolderReturns", "SetHolder returns soon after its context is done: what people see is not worth a wait",
+			nil, func(ctx context.Context, _ driver.Driver, l driver.Lease) error {
+				return l.SetHolder(ctx, driver.Holder{Label: "label"})
+			}),
+		returns("Sever/ReleaseReturns", "Release returns soon after its context is done: a program that shuts down does not hang on a dead store",
+			nil, func(ctx context.Context, _ driver.Driver, l driver.Lease) error { return l.Release(ctx) }),
+		returns("Sever/StatusReturns", "Status returns soon after its context is done: a readiness probe of a dead store must not hang with it",
+			nil, func(ctx context.Context, d driver.Driver, l driver.Lease) error {
+				_, err := d.Status(ctx, "any lock")
+				return err
+			}),
 		{
 			name: "Sever/Healed",
 			why:  "when the network is back the driver works again, and what was lost meanwhile stays lost",
@@ -151,7 +121,7 @@ func stallClauses() []clause {
 			name: "Stall/GivenUp",
 			why: "a request that was given up leaves nothing, also if the store executes it after the driver has removed " +
 				"what it might leave: else it holds the lock for nobody",
-			gate: canStall(),
+			gate: when(func(_ driver.Info, h Harness) bool { return h.Stall != nil }, "the harness can't stall connections"),
 			run:  givenUpLate,
 		},
 	}
@@ -288,27 +258,28 @@ func holderKnowsFirst(t *trial) {
 	}
 }
 
-// mustReturnInTime checks that a call on a lease returns soon after its context is done, with
-// the store out of reach.
-func (t *trial) mustReturnInTime(what string, call func(context.Context, driver.Driver, driver.Lease) error) {
-	t.Helper()
-	d := t.open()
-	l := t.acquire(d, t.req("a"))
-	t.Cleanup(t.h.Sever(t.T, d))
-	ctx, cancel := context.WithTimeoutCause(t.ctx, t.wakeLimit(), errGone)
-	defer cancel()
-	start := time.Now()
-	answer := make(chan error, 1)
-	t.running.Go(func() { answer <- call(ctx, d, l) })
-	err, ok := await(t, answer, waitTimeout)
-	switch late := time.Since(start) - t.wakeLimit(); {
-	case !ok:
-		t.Errorf("%s did not return within %v after its context was done", what, late)
-	case late > t.slack():
-		t.Errorf("%s returned %v after its context was done", what, late)
-	case err == nil:
-		t.Errorf("%s without a store = nil, want an error", what)
-	}
+// returns is the clause that a call on a lease returns soon after its context is done, with the
+// store out of reach.
+func returns(name, why string, g gate, call func(context.Context, driver.Driver, driver.Lease) error) clause {
+	return clause{name: name, why: why, gate: g, run: func(t *trial) {
+		d := t.open()
+		l := t.acquire(d, t.req("a"))
+		t.Cleanup(t.h.Sever(t.T, d))
+		ctx, cancel := context.WithTimeoutCause(t.ctx, t.wakeLimit(), errGone)
+		defer cancel()
+		start := time.Now()
+		answer := make(chan error, 1)
+		t.running.Go(func() { answer <- call(ctx, d, l) })
+		err, ok := await(t, answer, waitTimeout)
+		switch late := time.Since(start) - t.wakeLimit(); {
+		case !ok:
+			t.Errorf("the call did not return within %v after its context was done", late)
+		case late > t.slack():
+			t.Errorf("the call returned %v after its context was done", late)
+		case err == nil:
+			t.Errorf("the call without a store = nil, want an error")
+		}
+	}}
 }
 
 func healed(t *trial) {

@@ -37,9 +37,8 @@ func holderClauses() []clause {
 		{
 			name: "Holder/One",
 			why:  "each of several holders has a label of its own",
-			gate: when(func(i driver.Info, _ Harness) bool { return i.Shared || i.Slots },
-				"the driver has locks of one kind only"),
-			run: holderOfOne,
+			gate: manyHolders(),
+			run:  holderOfOne,
 		},
 	})
 }

@@ -61,8 +61,7 @@ func inspectClauses() []clause {
 		{
 			name: "Inspect/Modes",
 			why:  "all readers, and all holders of a semaphore, are holders; people see of what kind the lock is",
-			gate: when(func(i driver.Info, _ Harness) bool { return i.Shared || i.Slots },
-				"the driver has locks of one kind only"),
+			gate: manyHolders(),
 			run: func(t *trial) {
 				d, d2 := t.open(), t.open()
 				t.lockName = t.name("shared")
@@ -320,7 +319,8 @@ func breakClauses() []clause {
 	return gated(named(), []clause{
 		{
 			name: "Break/Frees",
-			why:  "a hold that hangs is freed by force: waiters go on, and its holder is told by its next renewal",
+			why: "a hold that hangs is freed by force: waiters go on, and the hold stays lost, whatever its holder does " +
+				"and whether or not the lock is free",
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				l := t.acquire(d1, t.req("a"))
@@ -330,12 +330,16 @@ func breakClauses() []clause {
 				if t.info.Fencing > driver.FencingNone && next.Grant().Token <= l.Grant().Token {
 					t.Errorf("Token after Break = %d, want more than %d", next.Grant().Token, l.Grant().Token)
 				}
+				t.release(next)
+				t.mustBeLost(d1, l, "of a hold that was broken")
+				t.mustAnswer(l.Release(t.boundedContext()), driver.ErrLost, "Release of a hold that was broken")
 			},
 		},
 		{
 			name: "Break/TellsHolder",
 			why:  "a holder whose lease is broken by force is told at once, not at its next renewal: until then two work",
-			gate: tellsLoss(),
+			gate: when(func(i driver.Info, _ Harness) bool { return i.TellsLoss },
+				"the driver tells of a forced end in renewals only"),
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				// The second request uses connections that exist already.
@@ -352,40 +356,22 @@ func breakClauses() []clause {
 			},
 		},
 		{
-			name: "Break/EndsTheLease",
-			why:  "the hold that was broken is lost: neither renewal nor release may touch what comes after it",
+			name: "Break/ComparesID",
+			why: "Break compares and frees in one step: a person who saw one holder must not break another, and learns " +
+				"that it has gone",
 			run: func(t *trial) {
 				d1, d2 := t.open(), t.open()
 				l := t.acquire(d1, t.req("a"))
-				t.mustAnswer(d2.Break(t.boundedContext(), t.lockName, l.ID()), nil, "Break")
-				t.mustBeLost(d1, l, "of a hold that was broken")
-				t.mustAnswer(l.Release(t.boundedContext()), driver.ErrLost, "Release of a hold that was broken")
-			},
-		},
-		{
-			name: "Break/ComparesID",
-			why:  "Break compares and frees in one step: a person who saw one holder must not break another",
-			run: func(t *trial) {
-				d1, d2 := t.open(), t.open()
-				t.acquire(d1, t.req("a"))
-				t.mustBreakNothing(d2, t.req("b").ID)
-			},
-		},
-		{
-			name: "Break/Free",
-			why:  "a hold that has ended in the meantime is answered with ErrLost",
-			run: func(t *trial) {
-				d := t.open()
-				l := t.acquire(d, t.req("a"))
+				t.mustAnswer(d2.Break(t.boundedContext(), t.lockName, t.req("b").ID), driver.ErrLost, "Break of another id")
+				t.mustBeHeld(d2, t.req("probe"), "after Break of another id")
 				t.release(l)
-				t.mustAnswer(d.Break(t.boundedContext(), t.lockName, l.ID()), driver.ErrLost, "Break of a hold that was released")
+				t.mustAnswer(d2.Break(t.boundedContext(), t.lockName, l.ID()), driver.ErrLost, "Break of a hold that was released")
 			},
 		},
 		{
 			name: "Break/OneOfMany",
 			why:  "Break frees exactly one hold: the other readers, or holders of slots, go on",
-			gate: when(func(i driver.Info, _ Harness) bool { return i.Shared || i.Slots },
-				"the driver has locks of one holder only"),
+			gate: manyHolders(),
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
 				newReq := func(id string) driver.Request {
@@ -401,14 +387,6 @@ func breakClauses() []clause {
 			},
 		},
 	})
-}
-
-// mustBreakNothing checks that Break refuses what is not the present hold, and leaves that hold
-// alone.
-func (t *trial) mustBreakNothing(d driver.Driver, id string) {
-	t.Helper()
-	t.mustAnswer(d.Break(t.boundedContext(), t.lockName, id), driver.ErrLost, "Break of another id")
-	t.mustBeHeld(d, t.req("probe"), "after Break of another id")
 }
 
 func withdrawClauses() []clause {

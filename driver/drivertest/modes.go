@@ -180,38 +180,19 @@ func writerNotStarved(t *trial) {
 func slotsClauses() []clause {
 	return gated(slots(), []clause{
 		{
-			name: "Slots/Together",
-			why:  "a semaphore of n has room for n, over all processes",
-			run: func(t *trial) {
-				d1, d2 := t.open(), t.open()
-				t.acquire(d1, t.slotReq("a", 3))
-				t.acquire(d1, t.slotReq("b", 3))
-				t.acquire(d2, t.slotReq("c", 3))
-			},
-		},
-		{
 			name: "Slots/Full",
-			why:  "and not for one more",
-			run: func(t *trial) {
-				d1, d2 := t.open(), t.open()
-				t.acquire(d1, t.slotReq("a", 2))
-				l := t.acquire(d2, t.slotReq("b", 2))
-				t.mustBeHeld(d2, t.slotReq("c", 2), "of a semaphore that is full")
-				t.release(l)
-				t.acquire(d1, t.slotReq("d", 2))
-				t.mustBeHeld(d2, t.slotReq("e", 2), "of a semaphore that is full again")
-			},
-		},
-		{
-			name: "Slots/WaiterIsServed",
-			why:  "a slot that is released goes to a waiter",
+			why: "a semaphore of n has room for n, over all processes, and not for one more; a slot that is released goes to " +
+				"a waiter",
 			run: func(t *trial) {
 				d1, d2, d3 := t.open(), t.open(), t.open()
-				t.acquire(d1, t.slotReq("a", 2))
-				l := t.acquire(d2, t.slotReq("b", 2))
-				w := t.startWaiting(d3, t.slotReq("c", 2))
+				t.acquire(d1, t.slotReq("a", 3))
+				t.acquire(d1, t.slotReq("b", 3))
+				l := t.acquire(d2, t.slotReq("c", 3))
+				t.mustBeHeld(d2, t.slotReq("d", 3), "of a semaphore that is full")
+				w := t.startWaiting(d3, t.slotReq("e", 3))
 				t.release(l)
 				t.mustBeGranted(w)
+				t.mustBeHeld(d2, t.slotReq("f", 3), "of a semaphore that is full again")
 			},
 		},
 		{
@@ -350,8 +331,9 @@ func minHoldClauses() []clause {
 			},
 		},
 		{
-			name: "MinHold/ReleaseDoesNotWait",
-			why:  "MinHold is the store's affair; the job that is done goes home",
+			name: "MinHold/IsReleased",
+			why: "MinHold is the store's affair, and the job that is done goes home: its release was heard at once, and its " +
+				"lease can't be renewed",
 			run: func(t *trial) {
 				d := t.open()
 				req := t.req("a")
@@ -360,17 +342,6 @@ func minHoldClauses() []clause {
 				start := time.Now()
 				t.release(l)
 				t.mustBeInTime(time.Since(start), "Release with a MinHold of %v", req.MinHold)
-			},
-		},
-		{
-			name: "MinHold/IsReleased",
-			why:  "the lock that MinHold keeps is nobody's: it can't be renewed, and Release was heard",
-			run: func(t *trial) {
-				d := t.open()
-				req := t.req("a")
-				req.MinHold = req.TTL
-				l := t.acquire(d, req)
-				t.release(l)
 				t.mustBeLost(d, l, "of a lease that MinHold keeps")
 				t.release(l)
 			},
@@ -413,25 +384,24 @@ func minHoldClauses() []clause {
 // keepsTaken checks when a lock that is released at once becomes free for another.
 func keepsTaken(t *trial, newReq func() driver.Request) {
 	d1, d2 := t.open(), t.open()
-	t.rounds(func() bool { return minHoldRound(t, d1, d2, newReq()) })
-}
-
-func minHoldRound(t *trial, d1, d2 driver.Driver, req driver.Request) (inTime bool) {
-	asked := driver.Now() // not Grant.Start, which may be that of a renewal
-	l := t.acquire(d1, req)
-	since := driver.Now()
-	if err := l.Release(t.boundedContext()); err != nil {
-		if leaseEnd(l, req).Reached(driver.Now()) {
-			return false
+	t.rounds(func() bool {
+		req := newReq()
+		asked := driver.Now() // not Grant.Start, which may be that of a renewal
+		l := t.acquire(d1, req)
+		since := driver.Now()
+		if err := l.Release(t.boundedContext()); err != nil {
+			if leaseEnd(l, req).Reached(driver.Now()) {
+				return false
+			}
+			t.Fatalf("Release = %v, want nil", err)
 		}
-		t.Fatalf("Release = %v, want nil", err)
-	}
-	_, at := t.acquireByPolling(d2, t.req("next"), req.MinHold+waitTimeout)
-	if held := at.Sub(asked); held < req.MinHold-maxRounding {
-		t.Errorf("granted to another %v after the request, want MinHold, %v, at least", held, req.MinHold)
-	}
-	t.mustBeInTime(at.Sub(since)-req.MinHold, "grant to another after the end of MinHold")
-	return true
+		_, at := t.acquireByPolling(d2, t.req("next"), req.MinHold+waitTimeout)
+		if held := at.Sub(asked); held < req.MinHold-maxRounding {
+			t.Errorf("granted to another %v after the request, want MinHold, %v, at least", held, req.MinHold)
+		}
+		t.mustBeInTime(at.Sub(since)-req.MinHold, "grant to another after the end of MinHold")
+		return true
+	})
 }
 
 func wantedClauses() []clause {

@@ -17,18 +17,6 @@ import (
 	"github.com/sniblock/snib/driver"
 )
 
-// A tb is the part of [testing.TB] that cases report to. The tests of the suite itself pass a
-// recorder, to see a clause fail without failing themselves.
-type tb interface {
-	Helper()
-	Cleanup(func())
-	Failed() bool
-	Logf(format string, args ...any)
-	Errorf(format string, args ...any)
-	Fatalf(format string, args ...any)
-	SkipNow()
-}
-
 const (
 	// maxRounding is by how much a store may round a time: many count in whole milliseconds.
 	maxRounding = time.Millisecond
@@ -58,11 +46,11 @@ const (
 //   - slack is how late the store may be, wakeLimit how late a waiter may be woken, and
 //     lateness how late this machine was so far.
 type trial struct {
-	tb
-	T       *testing.T // for the functions of the harness
-	h       Harness
-	info    driver.Info
-	skipped *string
+	testing.TB            // what the case reports to: in the tests of the suite, a recorder
+	T          *testing.T // for the functions of the harness
+	h          Harness
+	info       driver.Info
+	skipped    *string
 
 	id       string // begins all ids of this trial; its first letters begin all names
 	lockName string // the name of the lock that req asks for
@@ -81,13 +69,13 @@ type trial struct {
 }
 
 // runTrial runs the clause. If it could not be run, the reason is stored in skipped.
-func (c clause) runTrial(report tb, t *testing.T, h Harness, skipped *string) {
+func (c clause) runTrial(report testing.TB, t *testing.T, h Harness, skipped *string) {
 	if h.Fresh != nil {
 		bubble := h.Bubble
 		h = h.Fresh(t)
 		h.Bubble = bubble
 	}
-	tr := &trial{tb: report, T: t, h: h.withDefaults(), skipped: skipped, began: time.Now(), calls: make(map[string]int)}
+	tr := &trial{TB: report, T: t, h: h.withDefaults(), skipped: skipped, began: time.Now(), calls: make(map[string]int)}
 	tr.id = rand.Text() + "-" // a lock service refuses short ids, and those with other characters
 	tr.lockName = tr.name("lock")
 	if c.name == leakClause { // registered first, so that it runs after all other cleanups

@@ -164,25 +164,9 @@ func cancelClauses() []clause {
 		},
 		{
 			name: "Cancel/LeavesNothing",
-			why:  "a wait that was given up is withdrawn: no place in the queue, and no grant to nobody later on",
-			run: func(t *trial) {
-				d1, d2 := t.open(), t.open()
-				l := t.acquire(d1, t.req("a"))
-				w := t.startWaiting(d2, t.req("b"))
-				t.sleep(t.wakeLimit()) // it has waited for a while
-				cancelled := time.Now()
-				w.cancel(errGone)
-				_ = t.mustFail(w)
-				t.mustBeWithdrawn(w.returnedTime.Sub(cancelled), func() error { return t.checkNoWaiters(d1) })
-				t.release(l)
-				t.mustBeFree(d1, "after the release of a lock whose only waiter gave up")
-			},
-		},
-		{
-			name: "Cancel/AnyCause",
-			why: "the cause of a cancellation says nothing about this lock, although it may match an error of the driver: " +
-				"an errgroup cancels with ErrHeld if another lock is held; the wait leaves nothing behind all the same",
-			run: cancelWithAnyCause,
+			why: "a wait that was given up leaves no place in the queue, and no grant to nobody later on, whatever its cause: " +
+				"an errgroup cancels with ErrHeld if another lock is held, and that says nothing about this one",
+			run: cancelLeavesNothing,
 		},
 		{
 			name: "Cancel/DoesNotJam",
@@ -208,12 +192,13 @@ func cancelClauses() []clause {
 	}
 }
 
-// cancelWithAnyCause cancels waits with causes that match the errors of drivers. There are two
-// waits for each lock: a driver that has seen others wait may send its second request differently.
-func cancelWithAnyCause(t *trial) {
+// cancelLeavesNothing cancels waits with causes that match the errors of drivers, and others. There
+// are two waits for each lock: a driver that has seen others wait may send its second request
+// differently.
+func cancelLeavesNothing(t *trial) {
 	d1, d2 := t.open(), t.open()
 	for _, like := range []error{
-		driver.ErrHeld, driver.ErrLost, driver.ErrKind, driver.ErrInvalid, driver.ErrUnavailable, driver.ErrClosed,
+		errGone, driver.ErrHeld, driver.ErrLost, driver.ErrKind, driver.ErrInvalid, driver.ErrUnavailable, driver.ErrClosed,
 	} {
 		cause := fmt.Errorf("drivertest: something else: %w", like)
 		t.lockName = t.name("cancelled with " + like.Error())
@@ -221,6 +206,9 @@ func cancelWithAnyCause(t *trial) {
 		var slowest time.Duration
 		for i := range 2 {
 			w := t.startWaiting(d2, t.req(fmt.Sprint("waiter ", i)))
+			if i > 0 {
+				t.sleep(t.wakeLimit()) // it has waited for a while
+			}
 			cancelled := time.Now()
 			w.cancel(cause)
 			_ = t.mustFail(w)
@@ -364,26 +352,18 @@ func closeClauses() []clause {
 		},
 		{
 			name: "Close/EndsAcquire",
-			why:  "after Close, Acquire says so instead of failing in some odd way",
+			why: "after Close, Acquire says so instead of failing in some odd way; Close may be called again, as by a defer " +
+				"and by the goroutine that shuts the program down",
 			run: func(t *trial) {
 				d := t.open()
 				t.release(t.acquire(d, t.req("earlier")))
-				t.mustAnswer(d.Close(), nil, "Close")
+				for i := range 3 {
+					t.mustAnswer(d.Close(), nil, "Close, call %d,", i+1)
+				}
 				for _, noWait := range []bool{false, true} {
 					req := t.req("a")
 					req.NoWait = noWait
 					t.mustAnswer(t.mustFail(t.startAcquire(d, req)), driver.ErrClosed, "Acquire with NoWait %v after Close", noWait)
-				}
-			},
-		},
-		{
-			name: "Close/Twice",
-			why:  "Close may be called more than once: by a defer, and by the goroutine that shuts the program down",
-			run: func(t *trial) {
-				d := t.open()
-				t.release(t.acquire(d, t.req("a")))
-				for i := range 3 {
-					t.mustAnswer(d.Close(), nil, "Close, call %d,", i+1)
 				}
 			},
 		},

@@ -105,7 +105,7 @@ var rules = []rule{
 		"an end: it starts servers, breaks them, and runs libraries of others beside ours"},
 	{"cmd/sniblab/internal/judge", []string{"internal/history"}, nil,
 		"it knows recorded events only: it must not share a mistake with what it judges"},
-	{"cmd/sniblab/internal/process", nil, nil, "it runs programs, whatever they do"},
+	{"cmd/sniblab/internal/process", []string{"internal/livetest"}, nil, "it runs programs, whatever they do"},
 	{"cmd/sniblab/internal/target", []string{"cmd/sniblab/internal/process"}, nil, "it speaks the protocol, and knows no lock"},
 	{"cmd/sniblab/internal/timeline", []string{"github.com/charmbracelet/x/ansi"}, nil, "it shows what it is told, and knows no demo"},
 	{"cmd/sniblab/internal/peers", []string{"internal/livetest/...", "cmd/sniblab/internal/process", "cmd/sniblab/internal/target", "cmd/sniblab/internal/trial"}, []string{"cmd/sniblab/internal/peers/golang"},

@@ -144,7 +144,7 @@ func (s *timeline) allowedBy(v Violation, allowed []Allowance) string {
 func (s *timeline) disturbances() []span {
 	var disturbed []span
 	for _, f := range s.faults {
-		if f.lock == "" && f.name != KillWorker && f.name != StopWorker {
+		if f.lock == "" && f.worker == "" {
 			disturbed = append(disturbed, f.during)
 		}
 	}

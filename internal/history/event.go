@@ -38,7 +38,7 @@ const (
 
 // Events of the test that injects faults. Begin and End of one fault have the same ID.
 const (
-	Begin Kind = "begin" // of a fault; Name is the affected lock if the fault affects only one
+	Begin Kind = "begin" // of a fault; Name or Worker is the affected lock or process if it affects only one
 	End   Kind = "end"   // of a fault; Token is that of the lease that the fault has ended, if any
 	Heal  Kind = "heal"  // no fault follows
 	Left  Kind = "left"  // the store still shows a holder or a waiter after all workers have ended

@@ -141,6 +141,7 @@ func Holds(events []Event) []*Hold { return buildTimeline(events).holds }
 type fault struct {
 	name   string
 	lock   string // the affected lock; "" for all
+	worker string // the affected process; "" for all
 	token  uint64 // of the lease that it has ended; 0 if none
 	during span
 }
@@ -198,7 +199,7 @@ func buildTimeline(events []Event) *timeline {
 		case Bye:
 			proc(e.Worker).ended = min(proc(e.Worker).ended, e.At)
 		case Begin:
-			f := &fault{name: e.Fault, lock: e.Name, during: span{e.At, s.lastEvent}}
+			f := &fault{name: e.Fault, lock: e.Name, worker: e.Worker, during: span{e.At, s.lastEvent}}
 			faults[e.ID] = f
 			s.faults = append(s.faults, f)
 			switch e.Fault {

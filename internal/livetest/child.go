@@ -71,6 +71,7 @@ type Child struct {
 	stdin    io.Closer
 	lines    chan string
 	waitOnce sync.Once
+	ended    chan struct{} // closed by what waitOnce does
 }
 
 // StartChild starts a child with a job, which must be encodable as JSON.
@@ -80,13 +81,13 @@ func StartChild(t testing.TB, job any) *Child {
 	Must(t, err, "job of a child")
 	exe, err := os.Executable()
 	Must(t, err, "start a child")
-	c := &Child{t: t, cmd: exec.Command(exe), lines: make(chan string, 100)}
+	c := &Child{t: t, cmd: exec.Command(exe), lines: make(chan string, 100), ended: make(chan struct{})}
 	// Otherwise a race-enabled process takes a second to end.
 	c.cmd.Env = append(os.Environ(), jobVar+"="+string(text), "GORACE=atexit_sleep_ms=0")
 	c.cmd.Stderr = os.Stderr
 	in, err1 := c.cmd.StdinPipe()
 	out, err2 := c.cmd.StdoutPipe()
-	Must(t, errors.Join(err1, err2, c.cmd.Start()), "start a child")
+	Must(t, errors.Join(err1, err2, StartTied(c.cmd, c.ended)), "start a child")
 	c.stdin = in
 	go func() {
 		for s := bufio.NewScanner(out); s.Scan(); {
@@ -136,6 +137,7 @@ func (c *Child) End() { _ = c.stdin.Close() } // fails if the child has ended by
 func (c *Child) Wait() {
 	c.t.Helper()
 	c.waitOnce.Do(func() {
+		defer close(c.ended)
 		late := time.AfterFunc(Patience, func() { _ = c.cmd.Process.Kill() })
 		defer late.Stop()
 		last := ""
@@ -157,12 +159,13 @@ func (c *Child) Signal(sig os.Signal) {
 // Hang stops the child and its descendants (SIGSTOP), and waits until all threads stand still.
 func (c *Child) Hang() {
 	c.t.Helper()
-	Must(c.t, hang(c.cmd.Process.Pid), "stop the child")
+	Must(c.t, Hang(c.cmd.Process.Pid), "stop the child")
 }
 
 // Kill kills the child with SIGKILL, and returns when it is gone.
 func (c *Child) Kill() {
 	c.waitOnce.Do(func() {
+		defer close(c.ended)
 		_ = c.cmd.Process.Kill() // it may have ended by itself
 		_ = c.stdin.Close()
 		_ = c.cmd.Wait() // it was killed

@@ -18,7 +18,7 @@ func Kept(ctx context.Context, name string, create func(unfinished string) error
 		return "", err
 	}
 	kept := filepath.Join(cache, "snib", name)
-	unlock, err := lockWithin(ctx, kept+".lock")
+	unlock, err := lockFile(ctx, kept+".lock")
 	if err != nil {
 		return "", err
 	}
@@ -35,24 +35,4 @@ func Kept(ctx context.Context, name string, create func(unfinished string) error
 		return "", err
 	}
 	return kept, os.Rename(unfinished, kept)
-}
-
-// lockWithin is LockFile, but its wait ends with ctx. It may get the lock later: then the lock ends
-// with the process.
-func lockWithin(ctx context.Context, path string) (unlock func(), err error) {
-	type result struct {
-		unlock func()
-		err    error
-	}
-	locked := make(chan result, 1)
-	go func() {
-		unlock, err := LockFile(path)
-		locked <- result{unlock, err}
-	}()
-	select {
-	case r := <-locked:
-		return r.unlock, r.err
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }

@@ -15,36 +15,26 @@ func FreePort(t testing.TB, offsets ...int) int {
 // freePort tries until a port and those at the offsets are free.
 func freePort(t testing.TB, offsets []int) (port int, err error) {
 	for range 100 {
-		var release func()
-		port, release, err = reservePorts(offsets)
-		t.Cleanup(release)
-		if err == nil {
+		if port, err = reservePorts(t, offsets); err == nil {
 			return port, nil
 		}
 	}
 	return 0, err
 }
 
-// reservePorts reserves any port, and those at the offsets from it. The caller must
-// call release, also after an error.
-func reservePorts(offsets []int) (port int, release func(), err error) {
-	var held []func()
-	release = func() {
-		for _, f := range held {
-			f()
-		}
-	}
-	port, first, err := reservePort(0)
+// reservePorts reserves any port, and those at the offsets from it.
+func reservePorts(t testing.TB, offsets []int) (port int, err error) {
+	port, release, err := reservePort(0)
 	if err != nil {
-		return 0, release, err
+		return 0, err
 	}
-	held = append(held, first)
+	t.Cleanup(release)
 	for _, offset := range offsets {
-		_, next, err := reservePort(port + offset)
+		_, release, err := reservePort(port + offset)
 		if err != nil {
-			return 0, release, err
+			return 0, err
 		}
-		held = append(held, next)
+		t.Cleanup(release)
 	}
-	return port, release, nil
+	return port, nil
 }

@@ -67,13 +67,14 @@ type Process struct {
 
 // A run is one process of the server, from its start to its end.
 type run struct {
-	pid   int
+	cmd   *exec.Cmd // its ProcessState is set when ended is closed
 	ended chan struct{}
-	state *os.ProcessState // set when ended is closed; nil if it is not known how the run ended
 
 	expectedEnd bool // its end is no failure of the test; guarded by Process.mu
 	hung        bool // guarded by Process.mu
 }
+
+func (r *run) pid() int { return r.cmd.Process.Pid }
 
 func (r *run) running() bool {
 	select {
@@ -178,9 +179,9 @@ func (p *Process) startReady() error {
 		r.kill()
 	case bytes.Contains(bytes.ToLower(wrote), []byte("address already in use")):
 		// The text of strerror.
-		why = fmt.Errorf("%v at %s: %w", r.state, p.addr, syscall.EADDRINUSE)
+		why = fmt.Errorf("%v at %s: %w", r.cmd.ProcessState, p.addr, syscall.EADDRINUSE)
 	default:
-		why = fmt.Errorf("it ended while starting: %v", r.state)
+		why = fmt.Errorf("it ended while starting: %v", r.cmd.ProcessState)
 	}
 	return fmt.Errorf("%w\noutput:\n%s", why, tail(wrote))
 }
@@ -196,29 +197,34 @@ func (p *Process) launch() (*run, error) {
 	cmd.Dir = p.c.Dir
 	cmd.Env = append(append(os.Environ(), "LC_ALL=C"), p.c.Env...)
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = childAttributes(p.c.Sys)
-	r := &run{ended: make(chan struct{})}
-	started := make(chan error)
-	go func() {
-		// The parent-death signal depends on the thread that forked, so this thread must live
-		// as long as the process: it is never unlocked, and stays in Wait.
-		runtime.LockOSThread()
-		err := cmd.Start()
-		if err == nil {
-			r.pid = cmd.Process.Pid
-		}
-		started <- err
-		if err != nil {
-			return
-		}
-		_ = cmd.Wait() // the state says the same
-		r.state = cmd.ProcessState
-		close(r.ended)
-	}()
-	if err := <-started; err != nil {
+	cmd.SysProcAttr = p.c.Sys
+	r := &run{cmd: cmd, ended: make(chan struct{})}
+	if err := StartTied(cmd, r.ended); err != nil {
 		return nil, err
 	}
+	go func() {
+		_ = cmd.Wait() // the state says the same
+		close(r.ended)
+	}()
 	return r, nil
+}
+
+// StartTied starts a program in a process group of its own, so that a Ctrl-C for us does not reach
+// it first. Until the channel is closed, it is killed when our process ends, however that ends.
+func StartTied(cmd *exec.Cmd, until <-chan struct{}) error {
+	cmd.SysProcAttr = childAttributes(cmd.SysProcAttr)
+	started := make(chan error)
+	go func() {
+		// The parent-death signal comes when the thread ends that forked. It is never unlocked, so it
+		// ends with this goroutine.
+		runtime.LockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			<-until
+		}
+	}()
+	return <-started
 }
 
 // Addr returns the address at which the server listens, as host:port.
@@ -231,7 +237,7 @@ func (p *Process) Dir() string { return p.c.Dir }
 func (p *Process) PID() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.run.pid
+	return p.run.pid()
 }
 
 // CPU returns the processor time that the process and its descendants have used.
@@ -268,13 +274,13 @@ func (p *Process) output() []byte {
 // kernel still accepts connections for it.
 func (p *Process) Hang() {
 	p.t.Helper()
-	p.signal("hang", hang, true)
+	p.signal("hang", Hang, true)
 }
 
 // Resume resumes a process that hangs (SIGCONT).
 func (p *Process) Resume() {
 	p.t.Helper()
-	p.signal("resume", resume, false)
+	p.signal("resume", Resume, false)
 }
 
 // signal calls send with the pid of the running process, and records whether the
@@ -287,7 +293,7 @@ func (p *Process) signal(verb string, send func(pid int) error, hung bool) {
 		p.t.Fatalf("%s %s: it does not run", verb, p.c.Name)
 	}
 	p.run.hung = hung
-	Must(p.t, send(p.run.pid), "%s %s", verb, p.c.Name)
+	Must(p.t, send(p.run.pid()), "%s %s", verb, p.c.Name)
 }
 
 // Kill kills the process and its descendants (SIGKILL), and waits until the process is gone. It
@@ -302,7 +308,7 @@ func (p *Process) Kill() {
 }
 
 func (r *run) kill() {
-	kill(r.pid)
+	kill(r.pid())
 	<-r.ended
 }
 
@@ -316,7 +322,7 @@ func (p *Process) Stop() {
 		return
 	}
 	p.run.expectedEnd = true
-	if err := quit(p.run.pid, p.c.Quit); err != nil {
+	if err := quit(p.run.pid(), p.c.Quit); err != nil {
 		p.t.Logf("stop %s: %v", p.c.Name, err)
 	}
 	select {
@@ -344,7 +350,7 @@ func (p *Process) cleanup() {
 		return // it was never started
 	}
 	if !r.running() && !r.expectedEnd {
-		p.t.Errorf("%s (pid %d) ended by itself: %v", p.c.Name, r.pid, r.state)
+		p.t.Errorf("%s (pid %d) ended by itself: %v", p.c.Name, r.pid(), r.cmd.ProcessState)
 	}
 	if r.running() {
 		r.expectedEnd = true

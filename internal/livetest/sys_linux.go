@@ -16,9 +16,7 @@ import (
 // unsupported says why no server can be started on this system, or is empty.
 const unsupported = ""
 
-// childAttributes returns a copy of sys with the attributes of all our processes: a
-// process dies with its parent, and is not in our process group, so that a Ctrl-C
-// for the tests does not reach it first.
+// childAttributes returns a copy of sys with those that [StartTied] needs.
 func childAttributes(sys *syscall.SysProcAttr) *syscall.SysProcAttr {
 	attr := syscall.SysProcAttr{}
 	if sys != nil {
@@ -28,8 +26,8 @@ func childAttributes(sys *syscall.SysProcAttr) *syscall.SysProcAttr {
 	return &attr
 }
 
-// hang stops the process and its descendants, and waits until they are stopped.
-func hang(pid int) error {
+// Hang stops a process (SIGSTOP) and its descendants, and waits until they are stopped.
+func Hang(pid int) error {
 	return poll(Patience, nil, func() error {
 		var last error
 		for _, pid := range processTree(pid) {
@@ -44,8 +42,8 @@ func hang(pid int) error {
 	})
 }
 
-// resume undoes hang. Parents come last, so they find their children running.
-func resume(pid int) error {
+// Resume undoes Hang. Parents come last, so they find their children running.
+func Resume(pid int) error {
 	var errs []error
 	for _, pid := range slices.Backward(processTree(pid)) {
 		if err := syscall.Kill(pid, syscall.SIGCONT); !errors.Is(err, syscall.ESRCH) {
@@ -59,7 +57,7 @@ func resume(pid int) error {
 // there, PostgreSQL refuses to start in the same folder. It stops the process first, so that it
 // starts no more children and does not reap dead ones: their ids are not reused.
 func kill(pid int) {
-	_ = hang(pid) // a process that can't be stopped can still be killed
+	_ = Hang(pid) // a process that can't be stopped can still be killed
 	tree := processTree(pid)
 	for _, pid := range tree {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // fails if it is gone already
@@ -76,7 +74,7 @@ func kill(pid int) {
 
 // quit asks a process to end, also if it hangs.
 func quit(pid int, with os.Signal) error {
-	return errors.Join(syscall.Kill(pid, with.(syscall.Signal)), resume(pid))
+	return errors.Join(syscall.Kill(pid, with.(syscall.Signal)), Resume(pid))
 }
 
 // processTree returns the process and its descendants, parents first. The list is

@@ -3,6 +3,7 @@
 package livetest
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -16,8 +17,6 @@ const unsupported = "servers for tests are started on Linux only"
 
 func childAttributes(sys *syscall.SysProcAttr) *syscall.SysProcAttr { return sys }
 
-func hang(int) error            { return errors.ErrUnsupported }
-func resume(int) error          { return errors.ErrUnsupported }
 func kill(int)                  {}
 func quit(int, os.Signal) error { return errors.ErrUnsupported }
 func cpuTime(int) time.Duration { return 0 }
@@ -27,8 +26,13 @@ func reservePort(int) (int, func(), error) { return 0, nil, errors.ErrUnsupporte
 
 func inode(fs.FileInfo) uint64 { return 0 }
 
-// LockFile fails.
-func LockFile(string) (unlock func(), err error) { return nil, errors.ErrUnsupported }
+func lockFile(context.Context, string) (unlock func(), err error) { return nil, errors.ErrUnsupported }
+
+// Hang fails.
+func Hang(int) error { return errors.ErrUnsupported }
+
+// Resume fails.
+func Resume(int) error { return errors.ErrUnsupported }
 
 // Sys returns nil.
 func (a Account) Sys() *syscall.SysProcAttr { return nil }

@@ -207,9 +207,6 @@ func (s *Server) RequireLogin() {
 	s.login = true
 }
 
-// Name returns the server's name in its cluster.
-func (s *Server) Name() string { return s.name }
-
 // Login reports whether clients must log in.
 func (s *Server) Login() bool { return s.login }
 
@@ -271,10 +268,25 @@ func (c *ClusterSetup) Restart() {
 // Leader waits until a member leads, and returns it.
 func (c *ClusterSetup) Leader() *Server {
 	c.t.Helper()
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	var leader *Server
-	livetest.Await(c.t, "leader", func() (err error) {
-		leader, err = c.leader()
-		return err
+	livetest.Await(c.t, "leader", func() error {
+		for _, m := range c.Members {
+			if !m.Up() {
+				continue
+			}
+			res, err := client.Get("http://" + m.Addr() + "/metrics")
+			if err != nil {
+				continue // it may hang
+			}
+			text, err := io.ReadAll(res.Body)
+			_ = res.Body.Close() // it has answered
+			if err == nil && strings.Contains(string(text), "\netcd_server_is_leader 1\n") {
+				leader = m
+				return nil
+			}
+		}
+		return errors.New("no member says that it leads")
 	})
 	return leader
 }
@@ -290,23 +302,4 @@ func (c *ClusterSetup) Follower() *Server {
 	}
 	c.t.Fatalf("no member follows")
 	return nil
-}
-
-func (c *ClusterSetup) leader() (*Server, error) {
-	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	for _, m := range c.Members {
-		if !m.Up() {
-			continue
-		}
-		res, err := client.Get("http://" + m.Addr() + "/metrics")
-		if err != nil {
-			continue // it may hang
-		}
-		text, err := io.ReadAll(res.Body)
-		_ = res.Body.Close() // it has answered
-		if err == nil && strings.Contains(string(text), "\netcd_server_is_leader 1\n") {
-			return m, nil
-		}
-	}
-	return nil, errors.New("no member says that it leads")
 }

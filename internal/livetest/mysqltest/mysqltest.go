@@ -27,6 +27,9 @@ import (
 // name is the name of the server in SNIB_REQUIRE.
 const name = "mysql"
 
+// account is the user of servers: MariaDB does not run as root.
+const account livetest.Account = "mysql"
+
 // User is an account that may do everything. Database is the name of an empty database.
 const (
 	User     = "snib"
@@ -55,7 +58,8 @@ func Start(t testing.TB, settings ...string) *Server {
 	installer := livetest.Binary(t, name, "mariadb-install-db", "/usr/local/mysql/scripts")
 	home := account.Home(t)
 	dir := filepath.Join(home, "data")
-	livetest.Must(t, newData(installer, dir), "make a database")
+	livetest.Must(t, account.NewData(dir, installer, "--datadir=", "--no-defaults", "--auth-root-authentication-method=normal",
+		"--skip-test-db", "--innodb-log-file-size="+logSize, "--innodb-flush-log-at-trx-commit=0"), "make a database")
 	initFile := filepath.Join(home, "begin.sql")
 	livetest.Must(t, os.WriteFile(initFile, []byte(accounts()), 0o644), "write the accounts")
 	return &Server{database: Database, Process: livetest.Start(t, livetest.Command{

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/sniblock/snib/internal/livetest"
 )
@@ -32,14 +33,14 @@ host all         all      127.0.0.1/32 trust
 `
 
 // copyData creates the data folder of a standby of the server at addr.
-func copyData(postgres, home, dir, addr string) error {
+func copyData(postgres, dir, addr string) error {
 	backup, err := sibling(postgres, "pg_basebackup")
 	if err != nil {
 		return err
 	}
 	cmd := exec.Command(backup, "-D", dir, "-d", "postgres://"+User+"@"+addr, "-R",
 		"-X", "stream", "-c", "fast", "--no-sync")
-	cmd.Dir, cmd.SysProcAttr = home, account.Sys()
+	cmd.Dir, cmd.SysProcAttr = filepath.Dir(dir), account.Sys()
 	cmd.Env = append(os.Environ(), "PGPASSWORD="+Password()) // others see arguments
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("pg_basebackup: %w\n%s", err, out)
@@ -55,4 +56,17 @@ func sibling(path, program string) (string, error) {
 		return "", err
 	}
 	return filepath.Join(filepath.Dir(real), program), nil
+}
+
+// removeMemory removes the shared memory that a killed server leaves: a host has room for 4,096 of
+// them. Its id is in the seventh line of postmaster.pid, which is gone after a clean shutdown.
+func removeMemory(data string) {
+	text, err := os.ReadFile(filepath.Join(data, "postmaster.pid"))
+	lines := strings.Split(string(text), "\n")
+	if err != nil || len(lines) < 7 {
+		return
+	}
+	if segment := strings.Fields(lines[6]); len(segment) > 1 {
+		_ = exec.Command("ipcrm", "-m", segment[1]).Run() // else it stays
+	}
 }

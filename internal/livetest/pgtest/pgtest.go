@@ -43,20 +43,7 @@ func Password() string { return livetest.Secret() }
 // A Server is a PostgreSQL server, or a PgBouncer.
 type Server struct {
 	*livetest.Process
-
-	t        testing.TB
-	data     string // the data folder; "" for a PgBouncer
 	database string // that of URL; "" for the first one
-}
-
-// Kill is [livetest.Process.Kill], but also waits for the last of the server's
-// processes: a new server does not start before.
-func (s *Server) Kill() {
-	s.t.Helper()
-	s.Process.Kill()
-	if s.data != "" {
-		livetest.Await(s.t, "end of the server's processes", func() error { return checkDetached(s.data) })
-	}
 }
 
 // Start starts a PostgreSQL server with the given settings, such as "max_connections=50", in
@@ -64,11 +51,7 @@ func (s *Server) Kill() {
 // installed, or fails it if SNIB_REQUIRE names postgres.
 func Start(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	binary := Program(t)
-	home := account.Home(t)
-	dir := filepath.Join(home, "data")
-	livetest.Must(t, newData(binary, dir), "make a database")
-	return startServer(t, binary, home, dir, settings)
+	return start(t, newData, settings)
 }
 
 // Database makes an empty database, for tests that share a server, and returns the server with its
@@ -82,18 +65,14 @@ func (s *Server) Database(t testing.TB) *Server {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("make a database: %v\n%s", err, out)
 	}
-	return &Server{Process: s.Process, t: t, database: name}
+	return &Server{s.Process, name}
 }
 
 // Standby starts a standby of the server at addr, which may be the address of a
 // proxy. The standby can be promoted.
 func Standby(t testing.TB, addr string, settings ...string) *Server {
 	t.Helper()
-	binary := Program(t)
-	home := account.Home(t)
-	dir := filepath.Join(home, "data")
-	livetest.Must(t, copyData(binary, home, dir, addr), "copy a database")
-	return startServer(t, binary, home, dir, settings)
+	return start(t, func(binary, dir string) error { return copyData(binary, dir, addr) }, settings)
 }
 
 // Program returns the path of the server. It skips t if PostgreSQL is not installed, or fails it if
@@ -103,10 +82,14 @@ func Program(t testing.TB) string {
 	return livetest.Binary(t, name, "postgres", "/usr/lib/postgresql/*/bin", "/usr/local/pgsql/bin")
 }
 
-func startServer(t testing.TB, binary, home, dir string, settings []string) *Server {
+// start starts a server with a data folder that makeData makes.
+func start(t testing.TB, makeData func(binary, dir string) error, settings []string) *Server {
 	t.Helper()
+	binary, home := Program(t), account.Home(t)
+	dir := filepath.Join(home, "data")
+	livetest.Must(t, makeData(binary, dir), "make a database")
 	t.Cleanup(func() { removeMemory(dir) }) // after the end of the server
-	return &Server{t: t, data: dir, Process: livetest.Start(t, livetest.Command{
+	return &Server{Process: livetest.Start(t, livetest.Command{
 		Name: name, Path: binary, Ready: ready, Dir: home, Sys: account.Sys(),
 		Quit: syscall.SIGINT, // a shutdown that does not wait for clients
 		Args: func(port int) []string {
@@ -134,7 +117,7 @@ func Pool(t testing.TB, s *Server, mode string) *Server {
 		return path
 	}
 	users := write("users", fmt.Sprintf("%q %q\n", User, Password()))
-	return &Server{t: t, Process: livetest.Start(t, livetest.Command{
+	return &Server{Process: livetest.Start(t, livetest.Command{
 		Name: "pgbouncer", Path: binary, Ready: ready, Sys: account.Sys(), Quit: syscall.SIGINT, Dir: dir,
 		Args: func(own int) []string {
 			return []string{write("pgbouncer.ini", fmt.Sprintf(config, host, port, own, users, mode))}

@@ -88,19 +88,13 @@ func (s *Server) Get(path string, query url.Values, into any) error {
 	return json.Unmarshal(all.Data, into)
 }
 
-// Query returns the number of series in the result of an expression.
-func (s *Server) Query(expr string) (int, error) {
-	var data struct{ Result []json.RawMessage }
-	err := s.Get("/api/v1/query", url.Values{"query": {expr}}, &data)
-	return len(data.Result), err
-}
-
 // Await waits until an expression has a result.
 func (s *Server) Await(expr string) {
 	s.t.Helper()
 	livetest.Await(s.t, expr, func() error {
-		n, err := s.Query(expr)
-		if err == nil && n == 0 {
+		var data struct{ Result []json.RawMessage } // a series each
+		err := s.Get("/api/v1/query", url.Values{"query": {expr}}, &data)
+		if err == nil && len(data.Result) == 0 {
 			err = fmt.Errorf("it has no result")
 		}
 		return err

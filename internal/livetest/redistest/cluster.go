@@ -325,12 +325,6 @@ func (c *ClusterSetup) KeysIn(slot int) (keys []string) {
 	return keys
 }
 
-// MoveSlot moves a slot, with its keys, to another master.
-func (c *ClusterSetup) MoveSlot(slot int, to *Node) {
-	c.t.Helper()
-	c.BeginMove(slot, to).Finish()
-}
-
 // A Move is a slot that is being moved between two masters. The old master still owns the slot
 // and serves the keys that it has. For other keys it answers with ASK, or with TRYAGAIN if a
 // command names several keys of which some have been moved.

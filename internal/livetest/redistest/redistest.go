@@ -39,8 +39,8 @@ import (
 )
 
 // TLS is a line of configuration for [Single]: the server accepts only TLS. Its
-// certificate is for 127.0.0.1 and localhost, and [Node.TLS] trusts it. It does not
-// ask clients for certificates.
+// certificate is for 127.0.0.1 and localhost, and signed by the one in the file
+// [livetest.AuthorityFile] of its folder. It does not ask clients for certificates.
 const TLS = "redistest-tls yes"
 
 // Password returns lines of configuration that require a password from clients. Replicas,
@@ -278,10 +278,6 @@ func (n *Node) URL() string {
 	}
 	return u.String()
 }
-
-// TLS returns the configuration for clients, also behind a proxy, or nil if the
-// node does not use TLS.
-func (n *Node) TLS() *tls.Config { return n.tls.Clone() }
 
 // Info returns the fields of a section of INFO.
 func (n *Node) Info(section string) map[string]string {

@@ -195,9 +195,6 @@ func write(t testing.TB, dir, file, text string) string {
 	return path
 }
 
-// Mode returns the mode of a server: "standalone", "leader" or "follower".
-func (s *Server) Mode() (string, error) { return mode(s.Addr()) }
-
 // ready is a [livetest.Command.Ready]: a server is ready when it has found a leader. With TLS it
 // has also completed a handshake: the first one of a virtual machine takes seconds if the machine
 // is busy.
@@ -212,6 +209,7 @@ func (s *Server) ready(addr string) error {
 	return conn.Close()
 }
 
+// mode returns the mode of the server at addr: "standalone", "leader" or "follower".
 func mode(addr string) (string, error) {
 	text, err := sendCommand(addr, "srvr")
 	if err != nil {
@@ -277,7 +275,7 @@ func (c *Cluster) Leader() *Server {
 			if !s.Up() {
 				continue
 			}
-			if found, err := s.Mode(); err == nil && found == "leader" {
+			if found, err := mode(s.Addr()); err == nil && found == "leader" {
 				leader = s
 				return nil
 			}

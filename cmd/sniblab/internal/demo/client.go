@@ -113,7 +113,7 @@ func (c *Client) Renewal() {
 
 // Kill ends the process as a crash would (SIGKILL).
 func (c *Client) Kill() {
-	c.end()
+	c.process.Kill()
 	c.op = ""
 	c.believe(false)
 	c.tell("† is killed (kill -9)")
@@ -218,9 +218,6 @@ func (c *Client) read(out io.Reader) {
 		c.receive(r)
 	}
 }
-
-// end kills the process, even if it is stopped, and waits until it is gone.
-func (c *Client) end() { c.process.Kill() }
 
 // receive handles a report of the client, while the director may wait for another one.
 func (c *Client) receive(r report) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sniblock/snib/cmd/sniblab/internal/timeline"
+	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 )
 
@@ -116,11 +117,7 @@ const Job = "The job of each client: take one from a stock of 100. It reads the 
 
 // ErrTooBusy is the error of a demo whose machine was so busy that a lease ended before its time
 // in the story. It may go well the next time.
-const ErrTooBusy = sentinel("the machine is too busy to run the demo; please try again")
-
-type sentinel string
-
-func (s sentinel) Error() string { return string(s) }
+const ErrTooBusy driver.Sentinel = "the machine is too busy to run the demo; please try again"
 
 // A MissingError reports that a demo needs a program that is not installed.
 type MissingError = livetest.MissingError

@@ -106,7 +106,7 @@ func TestRunFails(t *testing.T) {
 		}, "A can't work: it is still at acquire"},
 		{"Death", func(s *Director) {
 			a := s.Redis().Client("A", pattern.SetNX, time.Minute)
-			a.end()
+			a.process.Kill()
 			a.Acquire()
 		}, "A"},
 		{"Server", func(s *Director) { s.Redis().Must("NOSUCHCOMMAND") }, "unknown command"},

@@ -77,7 +77,7 @@ func (r *run) run(ctx context.Context, variant Variant) error {
 func (s *Director) variant(variant Variant) (err error) {
 	defer func() {
 		for _, c := range s.clients {
-			c.end()
+			c.process.Kill()
 		}
 		switch p := recover().(type) {
 		case nil:

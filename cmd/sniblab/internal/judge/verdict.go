@@ -86,9 +86,6 @@ func (r Result) Text() string {
 	}
 }
 
-// Overlap returns the length of the longest overlap, or 0.
-func (r Result) Overlap() time.Duration { return max(r.ToldLate, r.Untold) }
-
 // size returns the length of the overlap that the verdict is about, or 0.
 func (r Result) size() time.Duration {
 	switch r.Verdict() {

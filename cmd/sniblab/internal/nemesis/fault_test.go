@@ -19,49 +19,36 @@ var lastFaults = []string{servers.Forward, servers.Back, "stop-all", "store-paus
 
 // strike does a fault, which lasts for about duration; short faults ignore it.
 func (w *world) strike(f servers.Fault, duration time.Duration) {
-	p := w.workers[w.r.IntN(len(w.workers))]
-	isOfWorker, wait := f.Name == "pause" || f.Name == "kill", func() { w.waitDuringFault(duration) }
-	if isOfWorker {
+	p, wait := w.workers[w.r.IntN(len(w.workers))], func() { w.waitDuringFault(duration) }
+	if f.Name == "pause" || f.Name == "kill" {
 		wait = func() { time.Sleep(2 * duration) } // possibly for longer than a lease
 	}
+	p.away = duration / 2
 	k := servers.Strike{
-		Rand: w.r, For: duration, TTL: ttl, Step: faultStep, Wait: wait, Proceed: func() {},
-		Stop: func() { p.stop(w) }, Resume: func() { p.resume() }, Restart: func() { w.restart(p, duration/2) },
-		At: func(_ servers.Moment, fail func()) bool {
-			if isOfWorker { // it is logged with the worker
-				fail()
-				return true
-			}
-			defer w.beginFault(f.Name, "")()
-			fail()
-			return true
-		},
+		Rand: w.r, For: duration, Step: faultStep, Wait: wait, Proceed: func() {},
+		At: func(_ servers.Moment, fail func()) bool { fail(); return true },
 	}
 	if k.All = w.ways; len(k.All) > 0 {
 		i := w.r.IntN(len(k.All))
 		k.Ways = k.All[i : i+1]
 	}
-	f.Do(w.set, k)
+	w.director.Do(f, p, k)
 }
 
-// stop stops a worker, and resume lets it go on.
-func (p *workerProcess) stop(w *world) {
-	p.resumed = w.beginFault(history.StopWorker, p.name)
-	p.Signal(syscall.SIGSTOP)
-}
+// Worker implements [servers.Client].
+func (p *workerProcess) Worker() string { return p.name }
 
-func (p *workerProcess) resume() {
-	p.Signal(syscall.SIGCONT)
-	p.resumed()
-}
+// Stop implements [servers.Client].
+func (p *workerProcess) Stop() { p.Signal(syscall.SIGSTOP) }
 
-// restart kills a worker, and starts it again after a while.
-func (w *world) restart(p *workerProcess, after time.Duration) {
-	end := w.beginFault(history.KillWorker, p.name)
+// Resume implements [servers.Client].
+func (p *workerProcess) Resume() { p.Signal(syscall.SIGCONT) }
+
+// Restart implements [servers.Client].
+func (p *workerProcess) Restart() {
 	p.Kill()
-	end()
-	time.Sleep(after) // the time without the worker
-	w.startWorker(p)
+	time.Sleep(p.away) // the time without the worker
+	p.world.startWorker(p)
 	p.Expect("ready")
 }
 
@@ -87,15 +74,12 @@ func (w *world) breakLock() {
 		s = held[w.r.IntN(len(held))]
 	}
 	for _, h := range s.Holders {
-		w.ids++
-		id := w.ids
-		w.logEvent(history.Event{Kind: history.Begin, Fault: "break", Name: s.Name, ID: id})
-		token := h.Token
-		// Break fails if the hold has ended.
-		if err := w.admin.Break(ctx, s.Name, h.ID); err != nil {
-			token = 0
+		e := &history.Event{Fault: "break", Name: s.Name}
+		end := w.director.Begin(e)
+		if err := w.admin.Break(ctx, s.Name, h.ID); err == nil { // else the hold has ended
+			e.Token = h.Token
 		}
-		w.logEvent(history.Event{Kind: history.End, Fault: "break", ID: id, Token: token})
+		end()
 	}
 }
 
@@ -123,9 +107,8 @@ func (w *world) waitDuringFault(duration time.Duration) {
 		return
 	}
 	time.Sleep(duration / 4) // the fault begins first
-	p := w.workers[w.r.IntN(len(w.workers))]
-	p.stop(w)
+	resume := w.director.Stop(w.workers[w.r.IntN(len(w.workers))])
 	time.Sleep(duration / 2) // the worker is stopped for this time
-	p.resume()
+	resume()
 	time.Sleep(duration / 4) // the fault ends last
 }

@@ -35,11 +35,11 @@ type world struct {
 	log    *history.Log
 	faults []servers.Fault
 	brisk  bool
-	ids    int64
 	slack  func() time.Duration // by which the machine makes everything later
 
-	set  *servers.Set
-	ways []*livetest.Proxy // of the workers, to each server
+	set      *servers.Set
+	director *servers.Director
+	ways     []*livetest.Proxy // of the workers, to each server
 
 	Job                   // of the workers; Name, Log and Seed are filled in
 	direct  store.Store   // past all proxies, for operators and for the final check
@@ -53,7 +53,8 @@ type workerProcess struct {
 	*livetest.Child
 	number, incarnation int
 	name                string
-	resumed             func() // logs that it goes on
+	world               *world
+	away                time.Duration // how long it stays dead when it is killed
 }
 
 // newWorld starts the servers of a set-up. The world has the faults of the set-up.
@@ -68,6 +69,7 @@ func (s setup) newWorld(t testing.TB, dir string, seed uint64) *world {
 	// By a clock that was set back, the entry of a dead or lost holder lasts longer by the step.
 	w.Abandon = !s.has(servers.Forward) && !s.has(servers.Back)
 	s.start(w)
+	w.director = &servers.Director{Set: w.set, TTL: ttl, Record: w.logEvent}
 	if w.set.Own == nil {
 		w.set.Own = map[string]func(servers.Strike){}
 	}
@@ -97,16 +99,6 @@ func (w *world) keepFaults(names []string) {
 func (w *world) logEvent(e history.Event) {
 	e.At = now()
 	w.log.Add(e)
-}
-
-// beginFault logs the begin of a fault, and returns a function that logs its end. worker is the
-// affected worker, or "".
-func (w *world) beginFault(name, worker string) (end func()) {
-	w.ids++
-	e := history.Event{Kind: history.Begin, Fault: name, Worker: worker, ID: w.ids}
-	w.logEvent(e)
-	e.Kind = history.End
-	return func() { w.logEvent(e) }
 }
 
 // startWorker starts a worker for the first time, or again.
@@ -151,7 +143,7 @@ func (w *world) events() []history.Event {
 func (w *world) startWorkers(workers int) {
 	w.t.Helper()
 	for n := range workers {
-		p := &workerProcess{number: n}
+		p := &workerProcess{number: n, world: w}
 		w.workers = append(w.workers, p)
 		w.startWorker(p)
 	}

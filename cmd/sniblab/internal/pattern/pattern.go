@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/sniblock/snib/driver"
 )
 
 // A Name names a pattern. [Open] lists them.
@@ -66,11 +68,7 @@ type Client struct {
 }
 
 // ErrRefused is matched by the errors of Read and Write if the work must be thrown away.
-const ErrRefused = sentinel("refused")
-
-type sentinel string
-
-func (s sentinel) Error() string { return string(s) }
+const ErrRefused driver.Sentinel = "refused"
 
 // A Tracer follows what a client on one Redis does.
 type Tracer interface {

@@ -6,7 +6,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
+
+	"github.com/sniblock/snib/internal/livetest"
 )
 
 // A Process is a program that was started.
@@ -19,9 +20,8 @@ type Process struct {
 }
 
 // Start starts a program with pipes for its standard input and output. When the program ends, its
-// process group is killed.
+// process group is killed. When we end, the kernel kills the program, even if it is stopped.
 func Start(cmd *exec.Cmd) (*Process, error) {
-	cmd.SysProcAttr = attributes()
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -32,25 +32,17 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	}
 	cmd.Stdout = theirs
 	p := &Process{In: in, Out: out, cmd: cmd, exited: make(chan struct{})}
-	started := make(chan error)
+	err = livetest.StartTied(cmd, p.exited)
+	_ = theirs.Close() // the process has a copy
+	if err != nil {
+		_ = out.Close()
+		return nil, err
+	}
 	go func() {
-		// The kernel kills the process when the thread ends that started it, so that the process
-		// does not outlive us. This thread waits for it, and belongs to this goroutine.
-		runtime.LockOSThread()
-		err := cmd.Start()
-		_ = theirs.Close() // the process has a copy
-		started <- err
-		if err != nil {
-			_ = out.Close()
-			return
-		}
 		_ = cmd.Wait() // State says the same
 		kill(p.PID())  // the rest of its group; the id is not another's so soon
 		close(p.exited)
 	}()
-	if err := <-started; err != nil {
-		return nil, err
-	}
 	return p, nil
 }
 
@@ -66,11 +58,11 @@ func (p *Process) State() string { return p.cmd.ProcessState.String() }
 // Succeeded reports whether the process ended with exit code 0. It must have ended.
 func (p *Process) Succeeded() bool { return p.cmd.ProcessState.Success() }
 
-// Stop stops the process group (SIGSTOP), and returns when the process is stopped.
-func (p *Process) Stop() error { return stop(p.PID()) }
+// Stop stops the process and its children (SIGSTOP), and returns when they are stopped.
+func (p *Process) Stop() error { return livetest.Hang(p.PID()) }
 
-// Resume lets a group go on that was stopped (SIGCONT).
-func (p *Process) Resume() error { return resume(p.PID()) }
+// Resume lets them go on (SIGCONT).
+func (p *Process) Resume() error { return livetest.Resume(p.PID()) }
 
 // Kill kills the process group (SIGKILL), even if it is stopped, and waits until the process is
 // gone. It does nothing to a process that has ended.

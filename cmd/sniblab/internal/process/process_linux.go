@@ -1,32 +1,6 @@
 package process
 
-import (
-	"errors"
-	"fmt"
-	"syscall"
-)
+import "syscall"
 
-// attributes keeps Ctrl-C from processes: whoever started them ends them. The kernel kills them
-// when that process dies, even if they are stopped.
-func attributes() *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-}
-
-func stop(pid int) error {
-	if err := syscall.Kill(-pid, syscall.SIGSTOP); err != nil {
-		return err
-	}
-	var status syscall.WaitStatus
-	_, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil)
-	for errors.Is(err, syscall.EINTR) {
-		_, err = syscall.Wait4(pid, &status, syscall.WUNTRACED, nil)
-	}
-	if err == nil && !status.Stopped() {
-		err = fmt.Errorf("it has ended: %v", status)
-	}
-	return err
-}
-
-func resume(pid int) error { return syscall.Kill(-pid, syscall.SIGCONT) }
-
-func kill(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) } // it may just have ended
+// kill kills a process group, which may just have ended.
+func kill(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -35,7 +36,7 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 		return err
 	}
 	r.logf("done: the files are in %s; nothing was pushed. Publish the release with:", r.out)
-	r.logf("  git -C %s push --atomic origin %s", r.repo, r.tagList())
+	r.logf("  git -C %s push --atomic origin %s", r.repo, strings.Join(r.tags(), " "))
 	return nil
 }
 

@@ -85,8 +85,6 @@ func (r *release) tags() []string {
 	return tags
 }
 
-func (r *release) tagList() string { return strings.Join(r.tags(), " ") }
-
 // publishTags copies the tags, and with them the release commit, into the repository: all or
 // none.
 func (r *release) publishTags(ctx context.Context) error {

@@ -55,26 +55,28 @@ const (
 	Releasing        // it is about to release the lock
 )
 
-// A Strike is how a director lets a fault happen to a victim.
+// A Strike is how a [Director] lets a fault happen to a victim.
 type Strike struct {
 	Rand *rand.Rand
 	For  time.Duration // how long the fault lasts
-	TTL  time.Duration // of the lock
+	TTL  time.Duration // of the lock; the director fills it in
 	Step time.Duration // by which a clock is set
 
 	Ways []*livetest.Proxy // from the victim to the servers
 	All  []*livetest.Proxy // from all clients to them
 
-	// At calls fail at a moment, and records the fault. It reports whether the victim got the lock.
+	// At calls fail at a moment, and reports whether the victim got the lock. The director adds that
+	// the fault is recorded.
 	At func(when Moment, fail func()) (granted bool)
 
 	// Proceed lets the victim go on with what it is about to do. Wait does the same, and waits for as
 	// long as the fault lasts: if the victim acquires or releases, until that is done.
 	Proceed, Wait func()
 
-	Stop, Resume, Restart func()              // the victim's process
-	StepClock             func(time.Duration) // the victim's
-	Write                 func()              // lets the victim's write arrive now
+	StepClock func(time.Duration) // the victim's
+	Write     func()              // lets the victim's write arrive now
+
+	stop, resume, restart func() // the victim's process
 }
 
 // Hold calls fail while a client holds the lock, if possible, and records the fault.
@@ -162,16 +164,21 @@ func Schedule(rng *rand.Rand, among []Fault) (next func() Fault) {
 	}
 }
 
-// Do does the fault to a store and a victim. s is nil if the store has no servers.
-func (f Fault) Do(s *Set, k Strike) {
-	do := f.do
+// isOfClient reports whether a fault happens to a client alone. Others disturb all clients.
+func (f Fault) isOfClient() bool {
+	return f.Needs == Nothing || f.Needs == OwnProcess || f.Needs == AClientClock
+}
+
+// strike does the fault to a store and a victim. s is nil if the store has no servers.
+func (f Fault) strike(s *Set, k Strike) {
 	if s != nil && s.Own[f.Name] != nil {
-		do = func(_ *Set, k Strike) { s.Own[f.Name](k) }
+		s.Own[f.Name](k)
+		return
 	}
-	if do == nil {
+	if f.do == nil {
 		s.T.Fatalf("the servers can't have the fault %q", f.Name)
 	}
-	do(s, k)
+	f.do(s, k)
 }
 
 // at returns the fault that happens to a victim at a moment.
@@ -192,22 +199,22 @@ func again(tries int, fail func(Strike)) func(*Set, Strike) {
 }
 
 func stop(k Strike) {
-	k.Stop()
+	k.stop()
 	k.Wait()
-	k.Resume()
+	k.resume()
 }
 
 func lateWrite(k Strike) {
-	k.Stop()
+	k.stop()
 	k.Wait()
 	k.Write()
-	k.Resume()
+	k.resume()
 }
 
 func kill(k Strike) {
 	k.Proceed()
 	time.Sleep(time.Duration(k.Rand.IntN(20)) * time.Millisecond) // the holder is somewhere in its work
-	k.Restart()
+	k.restart()
 }
 
 // stepClock returns the fault that sets the clock of a client, forward or back.
@@ -245,7 +252,7 @@ func (k Strike) loseAnswer(then livetest.Ending) {
 
 func crash(k Strike) {
 	k.loseAnswer(livetest.ThenHang)
-	k.Restart()
+	k.restart()
 }
 
 func lostAcquire(k Strike) {

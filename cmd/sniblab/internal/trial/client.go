@@ -33,7 +33,6 @@ type client struct {
 	shared   *client // whose process it uses, or nil
 	ids      int64
 	hold     atomic.Int64 // the ID of the latest hold; 0 if it has written
-	resumed  func()       // records that the process goes on
 
 	answers chan answer // from the process
 	visits  chan *visit // from the director

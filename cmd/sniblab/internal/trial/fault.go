@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/sniblock/snib/cmd/sniblab/internal/servers"
-	"github.com/sniblock/snib/internal/history"
 	"github.com/sniblock/snib/internal/livetest"
 )
 
@@ -79,7 +78,6 @@ func newVisit(when servers.Moment) *visit {
 type strike struct {
 	ctx    context.Context
 	b      *trial
-	fault  servers.Fault
 	victim *client
 	lasts  time.Duration
 	visit  *visit // the latest, or nil
@@ -88,16 +86,14 @@ type strike struct {
 
 // strike does a fault to a client.
 func (b *trial) strike(ctx context.Context, f servers.Fault, victim *client, rng *rand.Rand) {
-	s := &strike{ctx: ctx, b: b, fault: f, victim: victim, lasts: f.Duration(rng, TTL)}
-	owner := victim.owner()
-	f.Do(b.store.Set, servers.Strike{
-		Rand: rng, For: s.lasts, TTL: TTL, Step: time.Duration((2 + 2*rng.Float64()) * float64(TTL)),
+	s := &strike{ctx: ctx, b: b, victim: victim, lasts: f.Duration(rng, TTL)}
+	b.director.Do(f, s, servers.Strike{
+		Rand: rng, For: s.lasts, Step: time.Duration((2 + 2*rng.Float64()) * float64(TTL)),
 		Ways: victim.ways(), All: b.store.allWays(), At: s.at, Wait: s.wait, Proceed: s.proceed,
-		Stop: owner.stop, Resume: owner.resume, Restart: func() { owner.restart(ctx) },
-		StepClock: func(by time.Duration) { b.store.clientClocks[owner.number].StepClock(by) },
+		StepClock: func(by time.Duration) { b.store.clientClocks[victim.owner().number].StepClock(by) },
 		Write: func() {
 			if s.met {
-				victim.write(owner.life.Load().worker, b.now())
+				victim.write(s.Worker(), b.now())
 			}
 		},
 	})
@@ -115,23 +111,19 @@ func (b *trial) strike(ctx context.Context, f servers.Fault, victim *client, rng
 
 // at calls fail at a moment. See [servers.Strike].
 func (s *strike) at(when servers.Moment, fail func()) (granted bool) {
-	recorded := func() {
-		defer s.b.begin(s.fault.Name, "")()
-		fail()
-	}
 	switch when {
 	case servers.Anytime:
-		recorded()
+		fail()
 		return false
 	case servers.Waiting:
 		return s.meet(s.b.clients[(s.victim.number+1)%len(names)], servers.Holding, func() {
 			s.proceed()
 			if s.b.await(s.ctx, TTL, s.victim.waits.Load); s.victim.waits.Load() {
-				recorded()
+				fail()
 			}
 		})
 	}
-	return s.meet(s.victim, when, recorded)
+	return s.meet(s.victim, when, fail)
 }
 
 // meet calls fail while a client is at a moment. A client that does not get the lock can't be met
@@ -224,29 +216,31 @@ func (s *store) reviveAny() {
 	of.MayEnd()
 }
 
-// stop stops the process of a client, and resume lets it go on.
-func (c *client) stop() {
-	c.resumed = c.b.begin(history.StopWorker, c.life.Load().worker)
-	if err := c.life.Load().Stop(); err != nil {
-		c.b.failf("stop %s: %w", c.name, err)
+// Worker implements [servers.Client].
+func (s *strike) Worker() string { return s.victim.owner().life.Load().worker }
+
+// Stop implements [servers.Client].
+func (s *strike) Stop() {
+	if err := s.victim.owner().life.Load().Stop(); err != nil {
+		s.b.failf("stop %s: %w", s.victim.name, err)
 	}
 }
 
-func (c *client) resume() {
-	if err := c.life.Load().Resume(); err != nil {
-		c.b.failf("resume %s: %w", c.name, err)
+// Resume implements [servers.Client].
+func (s *strike) Resume() {
+	if err := s.victim.owner().life.Load().Resume(); err != nil {
+		s.b.failf("resume %s: %w", s.victim.name, err)
 	}
-	c.resumed()
 }
 
-// restart kills the process of a client as a crash would, and starts it again.
-func (c *client) restart(ctx context.Context) {
-	c.b.begin(history.KillWorker, c.life.Load().worker)()
+// Restart implements [servers.Client]. It kills the process as a crash would.
+func (s *strike) Restart() {
+	c := s.victim.owner()
 	c.kill()
 	for _, way := range c.ways() {
 		way.Heal()
 	}
-	if err := c.start(ctx); err != nil && ctx.Err() == nil {
-		c.b.stop(err)
+	if err := c.start(s.ctx); err != nil && s.ctx.Err() == nil {
+		s.b.stop(err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sniblock/snib/cmd/sniblab/internal/servers"
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/history"
 )
@@ -38,6 +39,8 @@ type trial struct {
 	schedule []step
 	seed     uint64
 
+	director *servers.Director
+
 	began   driver.Instant
 	waited  time.Duration // for somebody to get the lock after the last fault
 	clients []*client
@@ -48,7 +51,6 @@ type trial struct {
 	events  []history.Event
 	granted int
 	latest  int64 // when the latest grant came
-	ids     int64 // of faults
 
 	brisk atomic.Bool // holds and the pauses between them are shorter still: see briskWork
 }
@@ -65,6 +67,7 @@ func (b *trial) run(ctx context.Context) ([]history.Event, error) {
 		return nil, err
 	}
 	b.began, b.over = driver.Now(), make(chan struct{})
+	b.director = &servers.Director{Set: b.store.Set, TTL: TTL, Record: b.log}
 	defer func() {
 		for _, c := range b.clients {
 			c.kill()
@@ -121,6 +124,30 @@ func (b *trial) newClient(number int, name string) *client {
 		b: b, number: number, name: name, rng: rand.New(rand.NewPCG(b.seed, uint64(number)+1)),
 		answers: make(chan answer, 100), visits: make(chan *visit, 1),
 	}
+}
+
+// A step is one fault of a schedule. Its number chooses what is random about it.
+type step struct {
+	fault  servers.Fault
+	client int // the number of the victim
+	number uint32
+}
+
+// newSchedule chooses the faults of a trial by its seed.
+func newSchedule(c Target, among []servers.Fault, seed uint64) []step {
+	n := faultsPerTrial
+	if c.IsControl() {
+		n = controlFaults
+	}
+	if len(among) == 0 { // the work itself is the schedule
+		return nil
+	}
+	rng := rand.New(rand.NewPCG(seed, 0))
+	next, schedule := servers.Schedule(rng, among), make([]step, n)
+	for i := range schedule {
+		schedule[i] = step{next(), rng.IntN(len(names)), rng.Uint32()}
+	}
+	return schedule
 }
 
 // direct does the faults, and waits until somebody gets the lock after the last one.
@@ -211,17 +238,6 @@ func (b *trial) latestGrant() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.latest
-}
-
-// begin records the begin of a fault, and returns a function that records its end. worker is the
-// process that it affects, or "" for the store and the network.
-func (b *trial) begin(name, worker string) (end func()) {
-	b.mu.Lock()
-	b.ids++
-	id := b.ids
-	b.mu.Unlock()
-	b.log(history.Event{Kind: history.Begin, Fault: name, Worker: worker, ID: id})
-	return func() { b.log(history.Event{Kind: history.End, Fault: name, Worker: worker, ID: id}) }
 }
 
 // failf ends the trial with an error.
