@@ -80,7 +80,7 @@ func (d *Driver) decide(ctx context.Context, a *attempt, s *state) (h *entry, wr
 		s.addWaiter(a.Entry)
 		write = true
 	default:
-		write = s.clearSignal(d.rows.ID)
+		write = !s.recalled && d.clearSignal(s)
 	}
 	a.Wait(delay)
 	return nil, write, nil
@@ -134,15 +134,21 @@ func (s *state) remove(nonce string) {
 	s.Holders, s.Waiters = slices.DeleteFunc(s.Holders, isIt), slices.DeleteFunc(s.Waiters, isIt)
 }
 
-// clearSignal replaces a signal to the driver with this id that has no effect, and reports
-// whether the signal has changed.
-func (s *state) clearSignal(id string) bool {
-	if s.signaled != id {
+// clearSignal replaces a signal to this driver in a row as it is in the table, and reports whether
+// the signal has changed. It tells the driver's holders first what the signal may say: that others
+// wait.
+func (d *Driver) clearSignal(s *state) bool {
+	for _, l := range d.leasesOf(s.Name) {
+		if s.OthersWait(d.rows.ID) {
+			l.NotifyWanted()
+		}
+	}
+	if s.signaled != d.rows.ID {
 		return false
 	}
 	s.signaled = ""
 	s.signalFirst()
-	return s.signaled != id
+	return s.signaled != d.rows.ID
 }
 
 // removeEntry removes what an attempt has left in a row: a waiter, or a lease that was never
