@@ -7,9 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
+	"github.com/sniblock/snib/mysqllock"
 )
 
 // The settings of the user's connections do not affect locks.
@@ -27,6 +30,7 @@ func TestSettings(t *testing.T) {
 		"OddMode": {"character_set_connection=utf16",
 			"sql_mode=" + url.QueryEscape("'ORACLE,EMPTY_STRING_IS_NULL,HIGH_NOT_PRECEDENCE,SIMULTANEOUS_ASSIGNMENT'")},
 		"NoRows":               {"sql_select_limit=0"},
+		"SmallSelects":         {"max_join_size=1", "sql_safe_updates=1"},
 		"StoppedClock":         {"timestamp=100"},
 		"ShortStatements":      {"max_statement_time=0.3", "innodb_lock_wait_timeout=1"},
 		"ClientTimeouts":       {"readTimeout=1ns", "writeTimeout=1ns", "rejectReadOnly=true"},
@@ -44,6 +48,9 @@ func TestSettings(t *testing.T) {
 				st.Holders[0].Holder != req.Holder ||
 				st.Holders[0].Held > 10*time.Second || st.Holders[0].Left < 50*time.Second {
 				t.Errorf("Status = %+v, %v", st, err)
+			}
+			if err := d.List(testContext(t), "", func(driver.Status) bool { return true }); err != nil {
+				t.Errorf("List = %v", err)
 			}
 			w := livetest.Waiting(t, plain, request(name, "b"))
 			began := time.Now()
@@ -85,5 +92,12 @@ func TestMisconfigured(t *testing.T) {
 				t.Errorf("Acquire = %v, want ErrInvalid", err)
 			}
 		})
+	}
+	for _, name := range []string{" timestamp", "@@timestamp", "SESSION timestamp", "timestamp=1, x", ""} {
+		conf := mysql.NewConfig()
+		conf.Params = map[string]string{name: "100"}
+		if _, err := mysqllock.New(conf); !errors.Is(err, driver.ErrInvalid) {
+			t.Errorf("New with the parameter %q = %v, want ErrInvalid", name, err)
+		}
 	}
 }
