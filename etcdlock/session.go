@@ -395,7 +395,7 @@ func (s *session) cleanUp() {
 		}
 	}
 	s.mu.Unlock()
-	inBatches(due, s.deleteKeys) // after a failure, the next call tries again
+	_ = inBatches(due, s.deleteKeys) // after a failure, the next call tries again
 }
 
 // deleteKeys deletes keys of pendingCleanup in one transaction. It then forgets those that no
