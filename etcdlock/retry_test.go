@@ -144,8 +144,8 @@ func TestCleanUp(t *testing.T) {
 	})
 }
 
-// TestBatches checks keys at a server that allows 16 operations in a transaction, at one that forbids
-// a key, and at one that does not answer, which is not asked again for each batch.
+// TestBatches checks keys at a server that allows 16 operations in a transaction, at one that
+// forbids a key, and at one that does not answer, which is not asked again for each batch.
 func TestBatches(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
