@@ -7,12 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/mysqltest"
-	"github.com/sniblock/snib/mysqllock"
 )
 
 // The settings of the user's connections do not affect locks.
@@ -92,12 +89,5 @@ func TestMisconfigured(t *testing.T) {
 				t.Errorf("Acquire = %v, want ErrInvalid", err)
 			}
 		})
-	}
-	for _, name := range []string{" timestamp", "@@timestamp", "SESSION timestamp", "timestamp=1, x", ""} {
-		conf := mysql.NewConfig()
-		conf.Params = map[string]string{name: "100"}
-		if _, err := mysqllock.New(conf); !errors.Is(err, driver.ErrInvalid) {
-			t.Errorf("New with the parameter %q = %v, want ErrInvalid", name, err)
-		}
 	}
 }
