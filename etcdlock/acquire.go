@@ -348,11 +348,9 @@ func (a *attempt) cleanUp() {
 	if !a.d.life.Go(func() { defer close(done); a.deleteKey() }) {
 		return
 	}
-	timer := time.NewTimer(cleanupTimeout)
-	defer timer.Stop()
 	select {
 	case <-done:
-	case <-timer.C:
+	case <-time.After(cleanupTimeout):
 	}
 }
 
