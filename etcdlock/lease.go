@@ -28,7 +28,9 @@ func inBatches[T any](items []T, do func([]T) error) error {
 	for some := range slices.Chunk(items, batch) {
 		err, half := do(some), len(some)/2
 		if half > 0 && (errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrPermissionDenied)) {
-			err = cmp.Or(inBatches(some[:half], do), inBatches(some[half:], do))
+			if err = inBatches(some[:half], do); err == nil {
+				err = inBatches(some[half:], do)
+			}
 		}
 		if err != nil && !isPermanent(err) {
 			return err
@@ -388,7 +390,7 @@ func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
 // checkKeys asks a majority whether the keys of leases exist, and returns the errors. It only
 // reads, which etcd also does while its space is used up.
 func (d *Driver) checkKeys(ctx context.Context, leases []*lease) map[*lease]error {
-	failed := map[*lease]error{}
+	failed, asked := map[*lease]error{}, map[*lease]bool{}
 	outage := inBatches(leases, func(some []*lease) error {
 		ops := make([]clientv3.Op, len(some))
 		for i, l := range some {
@@ -396,6 +398,7 @@ func (d *Driver) checkKeys(ctx context.Context, leases []*lease) map[*lease]erro
 		}
 		answer, err := d.commit(ctx, nil, ops, nil)
 		for i, l := range some {
+			asked[l] = true
 			delete(failed, l) // of a larger batch
 			if err != nil {
 				failed[l] = err
@@ -406,8 +409,8 @@ func (d *Driver) checkKeys(ctx context.Context, leases []*lease) map[*lease]erro
 		return err
 	})
 	for _, l := range leases {
-		if outage != nil {
-			failed[l] = cmp.Or(failed[l], outage)
+		if outage != nil && !asked[l] {
+			failed[l] = outage
 		}
 	}
 	return failed

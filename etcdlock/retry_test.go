@@ -145,12 +145,13 @@ func TestCleanUp(t *testing.T) {
 }
 
 // TestBatches checks keys at a server that allows 16 operations in a transaction, at one that
-// forbids a key, and at one that does not answer, which is not asked again for each batch.
+// forbids a key, and at one that does not answer (any more), which is not asked for each batch.
 func TestBatches(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
 		answer       func([]clientv3.Op) error
-		first, other error // the answers for the first key, and for the others; fakeKV says that all are gone
+		firsts       int
+		first, other error // the answers for so many keys, and for the others; fakeKV says that all are gone
 		most         int   // transactions
 	}{
 		{"FewOperations", func(ops []clientv3.Op) error {
@@ -158,9 +159,15 @@ func TestBatches(t *testing.T) {
 				return rpctypes.ErrTooManyOps
 			}
 			return nil
-		}, errKeyGone, errKeyGone, 100},
-		{"Denied", deny, rpctypes.ErrPermissionDenied, errKeyGone, 100},
-		{"Outage", func([]clientv3.Op) error { return rpctypes.ErrNoLeader }, rpctypes.ErrNoLeader, rpctypes.ErrNoLeader, 1},
+		}, 1, errKeyGone, errKeyGone, 100},
+		{"Denied", deny, 1, rpctypes.ErrPermissionDenied, errKeyGone, 100},
+		{"Outage", func([]clientv3.Op) error { return rpctypes.ErrNoLeader }, 1, rpctypes.ErrNoLeader, rpctypes.ErrNoLeader, 1},
+		{"LateOutage", func(ops []clientv3.Op) error {
+			if string(ops[0].KeyBytes()) != "denied/key" {
+				return rpctypes.ErrNoLeader
+			}
+			return nil
+		}, batch, errKeyGone, rpctypes.ErrNoLeader, 2},
 	} {
 		sent := 0
 		kv := &fakeKV{commit: func(ops []clientv3.Op) error { sent++; return tt.answer(ops) }}
@@ -169,12 +176,15 @@ func TestBatches(t *testing.T) {
 		for i := range 3 * batch {
 			leases = append(leases, &lease{key: fmt.Sprint("key/", i)})
 		}
-		failed, want := d.checkKeys(t.Context(), leases), tt.first
-		for _, l := range leases {
+		failed := d.checkKeys(t.Context(), leases)
+		for i, l := range leases {
+			want := tt.other
+			if i < tt.firsts {
+				want = tt.first
+			}
 			if !errors.Is(failed[l], want) {
 				t.Fatalf("%s: the check of %s = %v, want %v", tt.name, l.key, failed[l], want)
 			}
-			want = tt.other
 		}
 		if sent > tt.most {
 			t.Errorf("%s: %d keys took %d transactions, want %d at most", tt.name, len(leases), sent, tt.most)

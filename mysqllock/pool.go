@@ -40,7 +40,7 @@ func newPool(program *mysql.Config) (*sql.DB, error) {
 	conf.Params = map[string]string{}
 	for name, value := range program.Params {
 		if name = strings.ToLower(name); !plainVariable.MatchString(name) {
-			return nil, driver.Invalidf("config: the parameter %q is no name of a variable", name)
+			return nil, driver.Invalidf("config: the parameter %q must be the plain name of a system variable", name)
 		}
 		conf.Params[name] = value
 	}
@@ -50,7 +50,7 @@ func newPool(program *mysql.Config) (*sql.DB, error) {
 	conf.Params["sql_select_limit"] = "18446744073709551615" // a live waiter that is not read counts as dead
 	conf.Params["sql_big_selects"], conf.Params["sql_safe_updates"] = "1", "0"
 	// These would set sql_big_selects to 0, stop the clock, and keep locks from replicas or nodes.
-	for _, name := range []string{"max_join_size", "timestamp", "sql_log_bin", "wsrep_on"} {
+	for _, name := range []string{"max_join_size", "timestamp", "sql_log_bin", "skip_replication", "wsrep_on"} {
 		delete(conf.Params, name)
 	}
 	// These would end each watch, and hide error 1290.

@@ -202,8 +202,8 @@ func TestMinHoldOfRecalledRow(t *testing.T) {
 }
 
 // TestSignalToHolder has one of two waiters leave before their holder has seen that others wait. It
-// is still told, once, unless nobody waits any more or the lock can be granted. Whatever of its
-// driver meets the signal first, it tells the holder.
+// is still told, once, unless nobody waits any more or the lock can be granted. A waiter of its
+// driver that is granted before the driver has seen the signal tells the holder, too.
 func TestSignalToHolder(t *testing.T) {
 	t.Parallel()
 	d, wanted := open(t), make(chan struct{})
@@ -229,6 +229,12 @@ func TestSignalToHolder(t *testing.T) {
 		if tt.do(s); s.signaled != tt.want {
 			t.Errorf("%s: the row signals %q, want %q", tt.name, s.signaled, tt.want)
 		}
+	}
+	a := &rows.Attempt{Req: driver.Request{Name: "held", TTL: time.Minute, Slots: 2}, Entry: entry{Nonce: id + "-2", Slots: 2}}
+	s := &state{State: rows.State{Name: "held", Slots: 2, Holders: []entry{{Nonce: id + "-1", Tell: true, Slots: 2}},
+		Waiters: []entry{a.Entry, {Nonce: "c-1", Slots: 2}}}, signaled: id}
+	if h, _, err := d.decide(t.Context(), a, s); h == nil || s.signaled != "" {
+		t.Errorf("the waiter gets %v, %v, and the row signals %q", h, err, s.signaled)
 	}
 	select {
 	case <-wanted:

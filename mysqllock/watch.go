@@ -81,8 +81,11 @@ func (d *Driver) onSignal(name string) {
 	defer cancel()
 	// If this fails, the row still signals, and the watcher comes back to it.
 	_ = d.change(ctx, name, func(s *state) (bool, error) {
-		// The signal is about a change of another process, so the row is read.
-		return !s.recalled && (d.clearSignal(s) || s.reaped), nil
+		if s.recalled { // the signal is about a change of another process, so the row is read
+			return false, nil
+		}
+		d.tellHolders(s)
+		return d.clearSignal(s) || s.reaped, nil
 	})
 }
 
