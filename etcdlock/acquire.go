@@ -244,7 +244,12 @@ func (a *attempt) wait(ctx context.Context) (*lease, error) {
 		case err != nil:
 			return nil, err
 		case v == granted:
-			return a.confirmAndGrant(ctx)
+			ka := a.requestKeepAlive() // it is sent at the same time
+			// The watch may be behind: the etcd lease may have ended meanwhile, and the key with it.
+			if err := a.checkKey(ctx); err != nil {
+				return nil, err
+			}
+			return a.grant(ctx, ka)
 		case v == gone:
 			return nil, a.abandonKey()
 		}
@@ -255,17 +260,6 @@ func (a *attempt) wait(ctx context.Context) (*lease, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
-}
-
-// confirmAndGrant takes the lock that the watch shows as granted, if a majority of etcd still
-// has the key. The watch may be behind: the etcd lease may have ended meanwhile, and the key
-// with it.
-func (a *attempt) confirmAndGrant(ctx context.Context) (*lease, error) {
-	ka := a.requestKeepAlive() // it is sent at the same time
-	if err := a.checkKey(ctx); err != nil {
-		return nil, err
-	}
-	return a.grant(ctx, ka)
 }
 
 // checkKey asks a majority whether the attempt's key exists, and abandons a key that does not.
@@ -348,11 +342,9 @@ func (a *attempt) cleanUp() {
 	if !a.d.life.Go(func() { defer close(done); a.deleteKey() }) {
 		return
 	}
-	timer := time.NewTimer(cleanupTimeout)
-	defer timer.Stop()
 	select {
 	case <-done:
-	case <-timer.C:
+	case <-time.After(cleanupTimeout):
 	}
 }
 

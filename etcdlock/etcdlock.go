@@ -17,9 +17,9 @@ var _ driver.Driver = (*Driver)(nil)
 
 // A Driver takes locks in etcd. It is safe for concurrent use.
 type Driver struct {
-	client *clientv3.Client // the user's, who closes it
-	conf   config
-	nonces nonces
+	client  *clientv3.Client // the user's, who closes it
+	timeout time.Duration    // whole seconds
+	nonces  nonces
 
 	openSem chan struct{} // of capacity 1: held while a session is begun
 	session atomic.Pointer[session]
@@ -37,11 +37,20 @@ type Driver struct {
 //
 // New does not contact the server. An option that is invalid is a [driver.ErrInvalid].
 func New(client *clientv3.Client, opts ...Option) (*Driver, error) {
-	c, err := configure(client, opts)
+	timeout, err := 15*time.Second, error(nil)
+	if client == nil {
+		err = driver.Invalidf("client: it is nil")
+	}
+	for _, opt := range opts {
+		if timeout = opt.timeout; timeout < time.Second || timeout > 24*time.Hour {
+			err = errors.Join(err, driver.Invalidf("Timeout %v: it must be between 1 s and 24 h", timeout))
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{client: client, conf: c, openSem: make(chan struct{}, 1), life: driverkit.NewLifecycle()}
+	d := &Driver{client: client, openSem: make(chan struct{}, 1), life: driverkit.NewLifecycle()}
+	d.timeout = (timeout + time.Second - 1).Truncate(time.Second)
 	d.nonces.driver = strings.ToLower(rand.Text()[:16])
 	d.queues.byName = map[string]*watchedQueue{}
 	return d, nil
@@ -60,7 +69,7 @@ func (d *Driver) Info() driver.Info {
 		TellsLoss: true, TellsWanted: true,
 
 		RenewsAll:  true,
-		SessionTTL: d.conf.timeout,
+		SessionTTL: d.timeout,
 		Assumptions: []string{
 			"a majority of the members keeps what it has acknowledged; a cluster from a snapshot was restored with " +
 				"--bump-revision",
@@ -89,20 +98,4 @@ func (d *Driver) check(req driver.Request) error {
 			"request: a lease in a session can't outlive it; use a backend whose leases last by themselves")
 	}
 	return req.Check()
-}
-
-// A config holds the settings that the options made.
-type config struct {
-	timeout time.Duration // whole seconds
-}
-
-func configure(client *clientv3.Client, opts []Option) (c config, err error) {
-	c = config{timeout: 15 * time.Second}
-	if client == nil {
-		err = driver.Invalidf("client: it is nil")
-	}
-	for _, opt := range opts {
-		err = errors.Join(err, opt.apply(&c))
-	}
-	return c, err
 }

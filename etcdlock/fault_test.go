@@ -209,32 +209,6 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// TestLateRequest cancels an acquisition after it has sent its request. A member that hung, for
-// example, executes the request after the driver has deleted its key.
-func TestLateRequest(t *testing.T) {
-	t.Parallel()
-	client := dialShared(t)
-	k := intercept(client)
-	d := open(t, client)
-	release(t, acquire(t, d, request("late", "earlier")))
-	ctx, cancel := context.WithCancel(t.Context())
-	var late call
-	k.set(hookOnce("put", func(c call) error {
-		late = c
-		cancel()
-		<-c.ctx.Done()
-		return c.ctx.Err()
-	}))
-	if _, err := d.Acquire(ctx, request("late", "a")); !errors.Is(err, context.Canceled) {
-		t.Fatalf("Acquire = %v, want the cause of its context", err)
-	}
-	if _, err := dialShared(t).Put(t.Context(), late.key, "", clientv3.WithLease(leaseIn(t, late.key))); err != nil {
-		t.Fatal(err)
-	}
-	awaitNoKeys(t, client, "late")
-	release(t, acquire(t, d, noWait("late", "b")))
-}
-
 // TestLateLabel has etcd execute a change of the label after the release. Status goes on to say
 // that MinHold keeps the lock.
 func TestLateLabel(t *testing.T) {
@@ -262,24 +236,6 @@ func TestLateLabel(t *testing.T) {
 	if err := d.Break(t.Context(), "label", l.ID()); err != nil { // the server serves other tests, too
 		t.Errorf("Break = %v", err)
 	}
-}
-
-// TestLateRepeat has a request time out and be repeated. etcd executes the first one after the
-// lock was released.
-func TestLateRepeat(t *testing.T) {
-	t.Parallel()
-	client := dialShared(t)
-	k := intercept(client)
-	d := open(t, client)
-	release(t, acquire(t, d, request("repeat", "earlier")))
-	var late call
-	k.set(hookOnce("put", func(c call) error { late = c; return errDown }))
-	l := acquire(t, d, request("repeat", "a"))
-	release(t, l)
-	if _, err := dialShared(t).Put(t.Context(), late.key, "", clientv3.WithLease(leaseIn(t, late.key))); err != nil {
-		t.Fatal(err)
-	}
-	awaitNoKeys(t, client, "repeat")
 }
 
 // TestLateRepeatLost has a hold lose its key. Then etcd executes an earlier request for it,
@@ -373,71 +329,51 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestGoneBeforeCheck ends a waiter's session between the moment in which the watch shows the
-// lock as granted, and the check.
-func TestGoneBeforeCheck(t *testing.T) {
+// TestGone takes the key of a waiter that the watch shows as granted: its session ends before a
+// majority is asked for the key, or the key is deleted after that answer, and before the answer to
+// the keep-alive from which the lease counts.
+func TestGone(t *testing.T) {
 	t.Parallel()
-	client := dialShared(t)
-	k := intercept(client)
-	holds, waits, third := open(t, dialShared(t)), open(t, client), open(t, dialShared(t))
-	l := acquire(t, holds, request("name", "holder"))
-	w := livetest.Waiting(t, waits, request("name", "waiter"))
-	next := livetest.Waiting(t, third, request("name", "third"))
-	var old string
-	k.set(hookOnce("get", func(c call) error {
-		old = c.key
-		if _, err := client.Revoke(t.Context(), leaseIn(t, c.key)); err != nil {
-			t.Error(err)
-		}
-		return c.do()
-	}))
-	release(t, l)
-	first := next.Get(t) // the waiter had no key any more
-	w.Running(t, "with the key of an ended lease")
-	release(t, first)
-	got := w.Get(t)
-	if got.Grant().Token <= first.Grant().Token {
-		t.Errorf("Token = %d after %d", got.Grant().Token, first.Grant().Token)
+	for _, name := range []string{"BeforeCheck", "AfterCheck"} {
+		t.Run(name, func(t *testing.T) {
+			var gate sync.RWMutex // write-locked while no keep-alive is answered
+			client := dialAs(t, "", "", []string{shared(t).Addr()},
+				grpc.WithChainStreamInterceptor(holdAnswers("/etcdserverpb.Lease/LeaseKeepAlive", &gate)))
+			k, operator := intercept(client), dial(t, shared(t))
+			holds, waits, third := open(t, operator), open(t, client), open(t, operator)
+			l := acquire(t, holds, request(name, "holder"))
+			w := livetest.Waiting(t, waits, request(name, "waiter"))
+			next := livetest.Waiting(t, third, request(name, "third"))
+			old := keys(t, operator, name)[1]
+			take := func(c call) error {
+				_, err := operator.Revoke(t.Context(), leaseIn(t, old))
+				return errors.Join(err, c.do())
+			}
+			if name == "AfterCheck" {
+				gate.Lock()
+				time.Sleep(timeout / 50) // a recent keep-alive would do for the grant
+				take = func(c call) error {
+					err := c.do()
+					time.AfterFunc(100*time.Millisecond, gate.Unlock) // several times maxCheckAge
+					_, deleted := operator.Delete(t.Context(), old)
+					return errors.Join(err, deleted)
+				}
+			}
+			k.set(hookOnce("get", take))
+			release(t, l)
+			first := next.Get(t) // the waiter had no key any more
+			w.Running(t, "with a key that is gone")
+			release(t, first)
+			got := w.Get(t)
+			if got.Grant().Token <= first.Grant().Token {
+				t.Errorf("Token = %d after %d", got.Grant().Token, first.Grant().Token)
+			}
+			if now := keys(t, operator, name); len(now) != 1 || now[0] == old {
+				t.Errorf("the keys are %q, want one that is not %q", now, old)
+			}
+			release(t, got)
+		})
 	}
-	if now := keys(t, client, "name"); len(now) != 1 || now[0] == old {
-		t.Errorf("the keys are %q, want one of a new session", now)
-	}
-	release(t, got)
-}
-
-// TestGoneAfterCheck breaks the lock of a waiter after a majority has answered that its key exists,
-// and before the keep-alive is answered from which the lease counts.
-func TestGoneAfterCheck(t *testing.T) {
-	t.Parallel()
-	server := etcdtest.Start(t)
-	var gate sync.RWMutex // write-locked while no keep-alive is answered
-	client := dialAs(t, "", "", []string{server.Addr()},
-		grpc.WithChainStreamInterceptor(holdAnswers("/etcdserverpb.Lease/LeaseKeepAlive", &gate)))
-	k := intercept(client)
-	operator := dial(t, server)
-	holds, waits, third := open(t, dial(t, server)), open(t, client), open(t, dial(t, server))
-	l := acquire(t, holds, request("name", "holder"))
-	w := livetest.Waiting(t, waits, request("name", "waiter"))
-	next := livetest.Waiting(t, third, request("name", "third"))
-	gate.Lock()
-	time.Sleep(timeout / 50) // a recent keep-alive would do for the grant
-	k.set(hookOnce("get", func(c call) error {
-		err := c.do()
-		if _, err := operator.Delete(t.Context(), c.key); err != nil {
-			t.Error(err)
-		}
-		time.AfterFunc(100*time.Millisecond, gate.Unlock) // several times maxCheckAge
-		return err
-	}))
-	release(t, l)
-	first := next.Get(t)
-	w.Running(t, "with a key that was deleted")
-	release(t, first)
-	got := w.Get(t)
-	if got.Grant().Token <= first.Grant().Token {
-		t.Errorf("Token = %d after %d", got.Grant().Token, first.Grant().Token)
-	}
-	release(t, got)
 }
 
 // holdAnswers returns an interceptor that holds the answers on streams of a method while gate is

@@ -21,16 +21,22 @@ import (
 // operations, and counts nested ones too.
 const batch = 100
 
-// inBatches calls do with all items, at most batch at a time. It halves a batch with more keys than
-// the server allows in a transaction, or with a key that a role may not use.
-func inBatches[T any](items []T, do func([]T) error) {
+// inBatches calls do with all items, at most batch at a time, until it fails for a reason that is
+// none of the keys, such as no answer. It halves a batch with more keys than the server allows in a
+// transaction, or with a key that a role may not use.
+func inBatches[T any](items []T, do func([]T) error) error {
 	for some := range slices.Chunk(items, batch) {
 		err, half := do(some), len(some)/2
 		if half > 0 && (errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrPermissionDenied)) {
-			inBatches(some[:half], do)
-			inBatches(some[half:], do)
+			if err = inBatches(some[:half], do); err == nil {
+				err = inBatches(some[half:], do)
+			}
+		}
+		if err != nil && !isPermanent(err) {
+			return err
 		}
 	}
+	return nil
 }
 
 // A lease is a key that holds a lock, as far as we know. It is attached to the etcd lease of its
@@ -384,14 +390,15 @@ func (d *Driver) renewAll(ctx context.Context) driver.Renewal {
 // checkKeys asks a majority whether the keys of leases exist, and returns the errors. It only
 // reads, which etcd also does while its space is used up.
 func (d *Driver) checkKeys(ctx context.Context, leases []*lease) map[*lease]error {
-	failed := map[*lease]error{}
-	inBatches(leases, func(some []*lease) error {
+	failed, asked := map[*lease]error{}, map[*lease]bool{}
+	outage := inBatches(leases, func(some []*lease) error {
 		ops := make([]clientv3.Op, len(some))
 		for i, l := range some {
 			ops[i] = clientv3.OpGet(l.key, clientv3.WithKeysOnly())
 		}
 		answer, err := d.commit(ctx, nil, ops, nil)
 		for i, l := range some {
+			asked[l] = true
 			delete(failed, l) // of a larger batch
 			if err != nil {
 				failed[l] = err
@@ -401,5 +408,10 @@ func (d *Driver) checkKeys(ctx context.Context, leases []*lease) map[*lease]erro
 		}
 		return err
 	})
+	for _, l := range leases {
+		if outage != nil && !asked[l] {
+			failed[l] = outage
+		}
+	}
 	return failed
 }

@@ -79,58 +79,41 @@ func TestPingGivenUp(t *testing.T) {
 // TestOutage checks when a waiter that gives up reports an outage: if its queue can't be watched or
 // read, for whatever reason, nobody is known to hold the lock.
 func TestOutage(t *testing.T) {
-	refused := errors.New("rpc error: code = Unauthenticated desc = etcdserver: invalid auth token") // as the client has it
-	for _, tt := range []struct{ err, want error }{
-		{nil, nil},
-		{errWatchEnded, nil}, // a queue that was read
-		{refused, refused},
-		{rpctypes.ErrNoLeader, rpctypes.ErrNoLeader},
-	} {
-		if got := (&watchedQueue{err: tt.err}).outage(); !errors.Is(got, tt.want) {
-			t.Errorf("outage after %v = %v, want %v", tt.err, got, tt.want)
+	for err, want := range map[error]error{errWatchEnded: nil, rpctypes.ErrNoLeader: rpctypes.ErrNoLeader} {
+		if got := (&watchedQueue{err: err}).outage(); !errors.Is(got, want) {
+			t.Errorf("outage after %v = %v, want %v", err, got, want)
 		}
 	}
 }
 
 // TestSilence checks since when a session counts an outage: since the first keep-alive that failed
-// after the last answer. The time in which the process was stopped does not count.
+// after the last answer. TestRetryTimeout has what does not count.
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &session{ttl: 5 * time.Minute, start: driver.Now(), ctx: t.Context()}
-		check := func(when string, want time.Duration) {
-			t.Helper()
+		s.recordFailure()
+		for answer, want := range []time.Duration{time.Minute, 0} {
+			time.Sleep(time.Minute)
+			_ = s.sendKeepAlive(&keepAliveStream{answers: answer > 0})
 			if got := time.Since(s.failingSince()); got != want {
-				t.Errorf("%s, keep-alives have failed for %v, want %v", when, got, want)
+				t.Errorf("keep-alives have failed for %v, want %v", got, want)
 			}
 		}
-		time.Sleep(time.Hour)
-		check("after the process was stopped", 0)
-		s.recordFailure()
-		time.Sleep(time.Second)
-		s.recordFailure()
-		time.Sleep(time.Second)
-		check("after two failures", 2*time.Second)
-		stream := &keepAliveStream{err: errors.New("lost")}
-		_ = s.sendKeepAlive(stream)
-		check("after a keep-alive without an answer", 2*time.Second)
-		stream.err = nil
-		if err := s.sendKeepAlive(stream); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute)
-		check("after an answer", 0)
 	})
 }
 
-// A keepAliveStream answers keep-alives with err, or with success.
+// A keepAliveStream answers keep-alives, or fails.
 type keepAliveStream struct {
 	etcdserverpb.Lease_LeaseKeepAliveClient
-	err error
+	answers bool
 }
 
-func (k *keepAliveStream) Send(*etcdserverpb.LeaseKeepAliveRequest) error { return k.err }
+func (k *keepAliveStream) Send(*etcdserverpb.LeaseKeepAliveRequest) error { return nil }
 
 func (k *keepAliveStream) Recv() (*etcdserverpb.LeaseKeepAliveResponse, error) {
+	if !k.answers {
+		return nil, errors.New("lost")
+	}
 	return &etcdserverpb.LeaseKeepAliveResponse{TTL: 300}, nil
 }
 
@@ -161,24 +144,50 @@ func TestCleanUp(t *testing.T) {
 	})
 }
 
-// TestFewOperations renews holds at a server that allows 16 operations in a transaction. The driver
-// finds out of each key whether it exists.
-func TestFewOperations(t *testing.T) {
-	kv := &fakeKV{commit: func(ops []clientv3.Op) error {
-		if len(ops) > 16 {
-			return rpctypes.ErrTooManyOps
+// TestBatches checks keys at a server that allows 16 operations in a transaction, at one that
+// forbids a key, and at one that does not answer (any more), which is not asked for each batch.
+func TestBatches(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		answer       func([]clientv3.Op) error
+		firsts       int
+		first, other error // the answers for so many keys, and for the others; fakeKV says that all are gone
+		most         int   // transactions
+	}{
+		{"FewOperations", func(ops []clientv3.Op) error {
+			if len(ops) > 16 {
+				return rpctypes.ErrTooManyOps
+			}
+			return nil
+		}, 1, errKeyGone, errKeyGone, 100},
+		{"Denied", deny, 1, rpctypes.ErrPermissionDenied, errKeyGone, 100},
+		{"Outage", func([]clientv3.Op) error { return rpctypes.ErrNoLeader }, 1, rpctypes.ErrNoLeader, rpctypes.ErrNoLeader, 1},
+		{"LateOutage", func(ops []clientv3.Op) error {
+			if string(ops[0].KeyBytes()) != "denied/key" {
+				return rpctypes.ErrNoLeader
+			}
+			return nil
+		}, batch, errKeyGone, rpctypes.ErrNoLeader, 2},
+	} {
+		sent := 0
+		kv := &fakeKV{commit: func(ops []clientv3.Op) error { sent++; return tt.answer(ops) }}
+		d := &Driver{life: driverkit.NewLifecycle(), client: &clientv3.Client{KV: kv}}
+		leases := []*lease{{key: "denied/key"}}
+		for i := range 3 * batch {
+			leases = append(leases, &lease{key: fmt.Sprint("key/", i)})
 		}
-		return nil
-	}}
-	d := &Driver{life: driverkit.NewLifecycle(), client: &clientv3.Client{KV: kv}}
-	leases := make([]*lease, 2*batch)
-	for i := range leases {
-		leases[i] = &lease{key: fmt.Sprint("key/", i)}
-	}
-	failed := d.checkKeys(t.Context(), leases)
-	for _, l := range leases {
-		if !errors.Is(failed[l], errKeyGone) { // as fakeKV answers
-			t.Fatalf("the check of %s = %v, want its answer", l.key, failed[l])
+		failed := d.checkKeys(t.Context(), leases)
+		for i, l := range leases {
+			want := tt.other
+			if i < tt.firsts {
+				want = tt.first
+			}
+			if !errors.Is(failed[l], want) {
+				t.Fatalf("%s: the check of %s = %v, want %v", tt.name, l.key, failed[l], want)
+			}
+		}
+		if sent > tt.most {
+			t.Errorf("%s: %d keys took %d transactions, want %d at most", tt.name, len(leases), sent, tt.most)
 		}
 	}
 }

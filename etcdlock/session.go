@@ -103,7 +103,7 @@ func (d *Driver) openSession(ctx context.Context) (*session, error) {
 		// Unlike the client's own call, this one is not repeated: it returns at once with the
 		// reason why there is no connection.
 		granted, err := etcdserverpb.NewLeaseClient(d.client.ActiveConnection()).LeaseGrant(ctx,
-			&etcdserverpb.LeaseGrantRequest{TTL: int64(d.conf.timeout / time.Second)})
+			&etcdserverpb.LeaseGrantRequest{TTL: int64(d.timeout / time.Second)})
 		if err != nil && ctx.Err() == nil {
 			err = d.unreachableError(ctx, err)
 		}
@@ -395,7 +395,7 @@ func (s *session) cleanUp() {
 		}
 	}
 	s.mu.Unlock()
-	inBatches(due, s.deleteKeys) // after a failure, the next call tries again
+	_ = inBatches(due, s.deleteKeys) // after a failure, the next call tries again
 }
 
 // deleteKeys deletes keys of pendingCleanup in one transaction. It then forgets those that no

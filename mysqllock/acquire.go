@@ -66,6 +66,10 @@ func (d *Driver) decide(ctx context.Context, a *attempt, s *state) (h *entry, wr
 	}
 	s.Slots = req.Slots
 	place, grantable, delay := s.Position(a.Entry)
+	signaled := !s.recalled && s.signaled == d.rows.ID
+	if signaled {
+		d.tellHolders(s) // before the signal is cleared: it may be to them
+	}
 	switch {
 	case grantable:
 		s.complete = place < 0 // nobody may be ahead of a newcomer
@@ -80,7 +84,7 @@ func (d *Driver) decide(ctx context.Context, a *attempt, s *state) (h *entry, wr
 		s.addWaiter(a.Entry)
 		write = true
 	default:
-		write = s.clearSignal(d.rows.ID)
+		write = signaled && d.clearSignal(s)
 	}
 	a.Wait(delay)
 	return nil, write, nil
@@ -134,15 +138,25 @@ func (s *state) remove(nonce string) {
 	s.Holders, s.Waiters = slices.DeleteFunc(s.Holders, isIt), slices.DeleteFunc(s.Waiters, isIt)
 }
 
-// clearSignal replaces a signal to the driver with this id that has no effect, and reports
-// whether the signal has changed.
-func (s *state) clearSignal(id string) bool {
-	if s.signaled != id {
+// tellHolders tells this driver's holders that others wait, if they do.
+func (d *Driver) tellHolders(s *state) {
+	if !s.OthersWait(d.rows.ID) {
+		return
+	}
+	for _, l := range d.leasesOf(s.Name) {
+		l.NotifyWanted()
+	}
+}
+
+// clearSignal replaces a signal to this driver in a row as it is in the table, and reports whether
+// the signal has changed.
+func (d *Driver) clearSignal(s *state) bool {
+	if s.signaled != d.rows.ID {
 		return false
 	}
 	s.signaled = ""
 	s.signalFirst()
-	return s.signaled != id
+	return s.signaled != d.rows.ID
 }
 
 // removeEntry removes what an attempt has left in a row: a waiter, or a lease that was never

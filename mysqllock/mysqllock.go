@@ -1,6 +1,7 @@
 package mysqllock
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"time"
@@ -100,10 +101,16 @@ func (d *Driver) Info() driver.Info {
 
 // Close implements [driver.Driver]. Leases that were not released lapse at the end of their TTL.
 func (d *Driver) Close() error {
-	if d.rows.Close() {
-		d.releasing.drain(driverkit.CleanupTimeout) // a release may be between two statements
-		d.processes.deleteRow(d)
-		_ = d.db.Close() // a connection that is dead has an error
+	if !d.rows.Close() {
+		return nil
 	}
+	d.releasing.drain(driverkit.CleanupTimeout) // a release may be between two statements
+	if !d.processes.lastHeartbeat.IsZero() {
+		ctx, cancel := context.WithTimeout(context.Background(), driverkit.CleanupTimeout)
+		defer cancel()
+		// If this fails, the process soon counts as dead.
+		_, _ = d.exec(ctx, forNames(d.sql.DeleteRows, 1), []byte(processPrefix+d.rows.ID))
+	}
+	_ = d.db.Close() // a connection that is dead has an error
 	return nil
 }

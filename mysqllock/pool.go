@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -27,6 +28,10 @@ const maxIdleTime = 30 * time.Minute
 // over.
 const maxLockWait = 3 * time.Second
 
+// plainVariable matches the names that the program's configuration may set. "@@sql_mode", or a name
+// with a space, would set a variable again that the pool sets, in any order.
+var plainVariable = regexp.MustCompile(`^[a-z0-9_]+$`)
+
 // newPool returns the pool of a driver: it connects as the program does, and nobody else uses it.
 // In a shared pool a renewal would wait for the program's own queries, and a few slow ones would
 // lose all its locks. Semaphores bound its size, so that nobody waits in it.
@@ -34,13 +39,20 @@ func newPool(program *mysql.Config) (*sql.DB, error) {
 	conf := program.Clone()
 	conf.Params = map[string]string{}
 	for name, value := range program.Params {
-		conf.Params[strings.ToLower(name)] = value
+		if name = strings.ToLower(name); !plainVariable.MatchString(name) {
+			return nil, driver.Invalidf("config: the parameter %q must be the plain name of a system variable", name)
+		}
+		conf.Params[name] = value
 	}
 	conf.Params["autocommit"], conf.Params["max_statement_time"] = "1", "0" // our own contexts limit the time
 	conf.Params["innodb_lock_wait_timeout"] = fmt.Sprint(maxLockWait.Seconds())
 	conf.Params["sql_mode"] = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
 	conf.Params["sql_select_limit"] = "18446744073709551615" // a live waiter that is not read counts as dead
-	delete(conf.Params, "timestamp")                         // it would stop the clock, and only a session can set it
+	conf.Params["sql_big_selects"], conf.Params["sql_safe_updates"] = "1", "0"
+	// These would set sql_big_selects to 0, stop the clock, and keep locks from replicas or nodes.
+	for _, name := range []string{"max_join_size", "timestamp", "sql_log_bin", "skip_replication", "wsrep_on"} {
+		delete(conf.Params, name)
+	}
 	// These would end each watch, and hide error 1290.
 	conf.ReadTimeout, conf.WriteTimeout, conf.RejectReadOnly = 0, 0, false
 	connector, err := mysql.NewConnector(conf)

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/sniblock/snib/driver/driverkit"
 	"github.com/sniblock/snib/driver/driverkit/rows"
 )
 
@@ -79,17 +78,6 @@ func (w *processes) ensureHeartbeat(ctx context.Context, d *Driver) error {
 		w.lastHeartbeat = sentAt
 	}
 	return err
-}
-
-// deleteRow removes the row of this process, whose last call is over.
-func (w *processes) deleteRow(d *Driver) {
-	if w.lastHeartbeat.IsZero() {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), driverkit.CleanupTimeout)
-	defer cancel()
-	// If this fails, the process soon counts as dead.
-	_, _ = d.exec(ctx, forNames(d.sql.DeleteRows, 1), []byte(processPrefix+d.rows.ID))
 }
 
 // reapDead removes dead waiters from states: those whose process sends no heartbeats, and those

@@ -22,28 +22,21 @@ func (d *Driver) prune(ctx context.Context, unused time.Duration) error {
 	}
 	// Behind a statement that waited for the row of the floor, all requests that read it would wait.
 	// So none waits, and a later prune does what a locked row prevents.
-	exec := func(tries int, statement string, args ...any) error {
-		for ; ; tries-- {
-			_, err := d.exec(limitLockWait(ctx, 0), statement, args...)
-			if code(err) != lockWaitTimeout {
-				return err
-			}
-			if tries <= 1 {
-				return nil
-			}
-			time.Sleep(rand.N(20 * time.Millisecond))
-		}
-	}
+	noWait := limitLockWait(ctx, 0)
 	for chunk := range slices.Chunk(found, maxNames) {
-		if err := exec(1, forNames(d.sql.Prune, len(chunk)), slices.Concat([]any{old, old}, nameArgs(chunk))...); err != nil {
+		args := slices.Concat([]any{old, old}, nameArgs(chunk))
+		if _, err := d.exec(noWait, forNames(d.sql.Prune, len(chunk)), args...); err != nil && code(err) != lockWaitTimeout {
 			return err
 		}
 	}
 	var highest int64
 	err = d.query(ctx, d.sql.HighestToken, []any{old, rows.MaxTokenLead.Microseconds()},
 		func(row *sql.Rows) error { return row.Scan(&highest) })
-	if err == nil && highest > 0 {
-		err = exec(50, d.sql.SetFloor, highest, highest)
+	for tries := 50; err == nil && highest > 0 && tries > 0; tries-- {
+		if _, err := d.exec(noWait, d.sql.SetFloor, highest, highest); code(err) != lockWaitTimeout {
+			return err
+		}
+		time.Sleep(rand.N(20 * time.Millisecond))
 	}
 	return err
 }

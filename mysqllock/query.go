@@ -52,7 +52,7 @@ func lockLimit(ctx context.Context) string {
 // exec runs a statement that writes. [version] is another random number each time that it is sent:
 // the server may execute it twice, and two states of a row must not have the same version.
 func (d *Driver) exec(ctx context.Context, statement string, args ...any) (out execResult, err error) {
-	repeated, err := d.run(ctx, func(ctx context.Context, conn *sql.Conn) error {
+	out.repeated, err = d.run(ctx, func(ctx context.Context, conn *sql.Conn) error {
 		out.version, out.sent = rand.Int64N(1<<62), driver.Now()
 		text := strings.ReplaceAll(statement, "[version]", strconv.FormatInt(out.version, 10))
 		res, err := conn.ExecContext(ctx, lockLimit(ctx)+complete(text, args...))
@@ -65,7 +65,6 @@ func (d *Driver) exec(ctx context.Context, statement string, args ...any) (out e
 		out.id, err = res.LastInsertId()
 		return err
 	})
-	out.repeated = repeated
 	return out, err
 }
 
@@ -225,10 +224,8 @@ func backOff(ctx context.Context, lost int) error {
 	if lost == 0 {
 		return nil
 	}
-	timer := time.NewTimer(rand.N(time.Millisecond << min(lost, 9)))
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(rand.N(time.Millisecond << min(lost, 9))):
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)

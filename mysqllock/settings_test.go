@@ -27,6 +27,7 @@ func TestSettings(t *testing.T) {
 		"OddMode": {"character_set_connection=utf16",
 			"sql_mode=" + url.QueryEscape("'ORACLE,EMPTY_STRING_IS_NULL,HIGH_NOT_PRECEDENCE,SIMULTANEOUS_ASSIGNMENT'")},
 		"NoRows":               {"sql_select_limit=0"},
+		"SmallSelects":         {"max_join_size=1", "sql_safe_updates=1"},
 		"StoppedClock":         {"timestamp=100"},
 		"ShortStatements":      {"max_statement_time=0.3", "innodb_lock_wait_timeout=1"},
 		"ClientTimeouts":       {"readTimeout=1ns", "writeTimeout=1ns", "rejectReadOnly=true"},
@@ -44,6 +45,9 @@ func TestSettings(t *testing.T) {
 				st.Holders[0].Holder != req.Holder ||
 				st.Holders[0].Held > 10*time.Second || st.Holders[0].Left < 50*time.Second {
 				t.Errorf("Status = %+v, %v", st, err)
+			}
+			if err := d.List(testContext(t), "", func(driver.Status) bool { return true }); err != nil {
+				t.Errorf("List = %v", err)
 			}
 			w := livetest.Waiting(t, plain, request(name, "b"))
 			began := time.Now()

@@ -3,6 +3,7 @@ package mysqllock
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -56,6 +57,24 @@ func TestRequestsDelayNobody(t *testing.T) {
 	}
 	if err := l.Release(ctx); err != nil {
 		t.Errorf("Release beside requests = %v", err)
+	}
+}
+
+// TestHeartbeatOfReadOnly sends a heartbeat to a server that has set read_only, as a user who may
+// write all the same. It is no heartbeat, so the next one is not put off.
+func TestHeartbeatOfReadOnly(t *testing.T) {
+	t.Parallel()
+	d := open(t)
+	if err := d.create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.db.Exec("SET GLOBAL read_only = 1"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := d.processes.ensureHeartbeat(t.Context(), d); !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("a heartbeat = %v, want ErrUnavailable", err)
+		}
 	}
 }
 
@@ -183,25 +202,44 @@ func TestMinHoldOfRecalledRow(t *testing.T) {
 }
 
 // TestSignalToHolder has one of two waiters leave before their holder has seen that others wait. It
-// is still told, once, unless nobody waits any more or the lock can be granted.
+// is still told, once, unless nobody waits any more or the lock can be granted. A waiter of its
+// driver that is granted before the driver has seen the signal tells the holder, too.
 func TestSignalToHolder(t *testing.T) {
-	h := entry{Nonce: "h-1", Tell: true, Until: 1}
+	t.Parallel()
+	d, wanted := open(t), make(chan struct{})
+	req := driver.Request{Name: "held", ID: "a", TTL: time.Minute, Tokens: 2, OnWanted: func() { close(wanted) }}
+	if _, err := d.Acquire(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	id := d.rows.ID
+	h := entry{Nonce: id + "-1", Tell: true, Until: 1}
 	for _, tt := range []struct {
 		name string
 		do   func(s *state)
 		want string
 	}{
-		{"OneLeft", func(s *state) { s.remove("c-1"); s.signalFirst() }, "h"},
+		{"OneLeft", func(s *state) { s.remove("c-1"); s.signalFirst() }, id},
 		{"BothLeft", func(s *state) { s.remove("b-1"); s.remove("c-1"); s.signalFirst() }, ""},
-		{"Seen", func(s *state) { s.clearSignal("h") }, ""},
+		{"Seen", func(s *state) { d.clearSignal(s) }, ""},
 		{"Released", func(s *state) { s.release(&s.Holders[0]) }, "b"},
-		{"Granted", func(s *state) { s.remove("h-1"); s.signaled = "b"; s.grant(s.Waiters[0], 1) }, ""},
+		{"Granted", func(s *state) { s.remove(h.Nonce); s.signaled = "b"; s.grant(s.Waiters[0], 1) }, ""},
 	} {
-		s := &state{State: rows.State{Holders: []entry{h}, Waiters: []entry{{Nonce: "b-1", Tell: true}, {Nonce: "c-1"}}}}
-		s.signaled = "h"
+		s := &state{State: rows.State{Name: "held", Holders: []entry{h},
+			Waiters: []entry{{Nonce: "b-1", Tell: true}, {Nonce: "c-1"}}}, signaled: id}
 		if tt.do(s); s.signaled != tt.want {
 			t.Errorf("%s: the row signals %q, want %q", tt.name, s.signaled, tt.want)
 		}
+	}
+	a := &rows.Attempt{Req: driver.Request{Name: "held", TTL: time.Minute, Slots: 2}, Entry: entry{Nonce: id + "-2", Slots: 2}}
+	s := &state{State: rows.State{Name: "held", Slots: 2, Holders: []entry{{Nonce: id + "-1", Tell: true, Slots: 2}},
+		Waiters: []entry{a.Entry, {Nonce: "c-1", Slots: 2}}}, signaled: id}
+	if h, _, err := d.decide(t.Context(), a, s); h == nil || s.signaled != "" {
+		t.Errorf("the waiter gets %v, %v, and the row signals %q", h, err, s.signaled)
+	}
+	select {
+	case <-wanted:
+	default:
+		t.Error("the signal was cleared, and its holder was not told")
 	}
 }
 

@@ -45,6 +45,8 @@ func TestOptionsRefused(t *testing.T) {
 	}{
 		{"NoConfig", nil, Table("a"), "config: it is nil"},
 		{"Network", &mysql.Config{Net: "pigeon"}, Table("a"), "pigeon"},
+		{"ParameterWithSpace", &mysql.Config{Params: map[string]string{" timestamp": "1"}}, Table("a"), "plain name"},
+		{"ParameterOfSession", &mysql.Config{Params: map[string]string{"@@timestamp": "1"}}, Table("a"), "plain name"},
 		{"TwoDots", mysql.NewConfig(), Table("a.b.c"), "a dot and a name"},
 		{"Placeholder", mysql.NewConfig(), Table("a[names]"), "ASCII"}, // of our statements
 		{"Accent", mysql.NewConfig(), Table("infra.verroués"), "ASCII"},

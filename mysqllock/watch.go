@@ -74,28 +74,24 @@ func (d *Driver) watch() error {
 // onSignal handles a signal to this driver in the row of a name: it wakes the first of the
 // driver's attempts there. If there is none, the signal is for a holder, or has no effect.
 func (d *Driver) onSignal(name string) {
-	woken := d.rows.WakeFirst(name)
-	leases := slices.DeleteFunc(d.rows.LeasesOf(), func(l *lease) bool {
-		return l.Req.Name != name ||
-			!l.Grant().TellsWanted
-	})
-	if woken && len(leases) == 0 {
+	if d.rows.WakeFirst(name) && len(d.leasesOf(name)) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(d.rows.Life.Context(), rows.HeartbeatTimeout)
 	defer cancel()
 	// If this fails, the row still signals, and the watcher comes back to it.
 	_ = d.change(ctx, name, func(s *state) (bool, error) {
-		if s.recalled {
-			return false, nil // the signal is about a change of another process
+		if s.recalled { // the signal is about a change of another process, so the row is read
+			return false, nil
 		}
-		for _, l := range leases {
-			if s.OthersWait(d.rows.ID) {
-				l.NotifyWanted()
-			}
-		}
-		return s.clearSignal(d.rows.ID) || s.reaped, nil
+		d.tellHolders(s)
+		return d.clearSignal(s) || s.reaped, nil
 	})
+}
+
+// leasesOf returns the leases of a name whose holders are told of waiters.
+func (d *Driver) leasesOf(name string) []*lease {
+	return slices.DeleteFunc(d.rows.LeasesOf(), func(l *lease) bool { return l.Req.Name != name })
 }
 
 // connectWatcher returns a connection that can watch, and that [hangUp] closes.

@@ -421,11 +421,9 @@ func (a *attempt) wait(ctx context.Context, st queueStatus) error {
 			return err
 		}
 	}
-	timer := time.NewTimer(st.recheckAfter)
-	defer timer.Stop()
 	select {
 	case <-ahead.changed:
-	case <-timer.C:
+	case <-time.After(st.recheckAfter):
 	case <-a.s.ctx.Done():
 		return context.Cause(a.s.ctx)
 	case <-ctx.Done():
@@ -477,11 +475,9 @@ func (a *attempt) cleanUp() {
 		o.path, o.creation = child(a.folder, a.node), nil
 	}
 	a.s.addOrphan(o)
-	timer := time.NewTimer(cleanupTimeout)
-	defer timer.Stop()
 	select {
 	case <-o.deleted:
-	case <-timer.C:
+	case <-time.After(cleanupTimeout):
 	case <-a.s.ctx.Done():
 	}
 }

@@ -112,33 +112,30 @@ func TestCreateGivenUp(t *testing.T) {
 // free when the server can be reached again, without another call of Release.
 func TestDeleteLost(t *testing.T) {
 	for name, left := range map[string]time.Duration{"Later": 100 * time.Millisecond, "Before": 0} {
-		t.Run(name, func(t *testing.T) { loseDelete(t, left) })
+		t.Run(name, func(t *testing.T) {
+			// The timeout is long, so that the end of the session does not free the lock.
+			w := newTestbed(t, shared(t), zklock.Timeout(longTimeout))
+			l := acquire(t, w.d, request("deleteLost", "d"))
+			heal := w.proxy.Sever()
+			ctx, cancel := context.WithTimeout(t.Context(), left)
+			defer cancel()
+			if err := l.Release(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Release without a server = %v, want the end of its context", err)
+			}
+			if got := w.d.Renew(t.Context(), []driver.Lease{l})[0].Err; !errors.Is(got, driver.ErrLost) {
+				t.Errorf("Renew after Release = %v, want ErrLost", got)
+			}
+			w.tree.awaitChildren("/snib/deleteLost", 1)
+			slack := livetest.Slack(t)
+			began := time.Now()
+			heal()
+			w.tree.awaitChildren("/snib/deleteLost", 0)
+			if took := time.Since(began); took > 5*time.Second+slack() {
+				t.Errorf("the node went %v after the way was free", took)
+			}
+			release(t, l)
+		})
 	}
-}
-
-func loseDelete(t *testing.T, left time.Duration) {
-	t.Helper()
-	// The timeout is long, so that the end of the session does not free the lock.
-	w := newTestbed(t, shared(t), zklock.Timeout(longTimeout))
-	l := acquire(t, w.d, request("deleteLost", "d"))
-	heal := w.proxy.Sever()
-	ctx, cancel := context.WithTimeout(t.Context(), left)
-	defer cancel()
-	if err := l.Release(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Release without a server = %v, want the end of its context", err)
-	}
-	if got := w.d.Renew(t.Context(), []driver.Lease{l})[0].Err; !errors.Is(got, driver.ErrLost) {
-		t.Errorf("Renew after Release = %v, want ErrLost", got)
-	}
-	w.tree.awaitChildren("/snib/deleteLost", 1)
-	slack := livetest.Slack(t)
-	began := time.Now()
-	heal()
-	w.tree.awaitChildren("/snib/deleteLost", 0)
-	if took := time.Since(began); took > 5*time.Second+slack() {
-		t.Errorf("the node went %v after the way was free", took)
-	}
-	release(t, l)
 }
 
 // TestExpiredWhileWaiting ends the session of a waiter. The waiter queues again with a node of

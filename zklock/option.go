@@ -1,6 +1,7 @@
 package zklock
 
 import (
+	"cmp"
 	"crypto/tls"
 	"net"
 	"slices"
@@ -14,14 +15,7 @@ import (
 )
 
 // An Option configures a [Driver].
-type Option struct{ set func(*config) error }
-
-func (o Option) apply(c *config) error {
-	if o.set == nil {
-		return driver.Invalidf("option: the zero Option")
-	}
-	return o.set(c)
-}
+type Option struct{ set func(*config) }
 
 // Root sets the folder of the locks. All processes that are to exclude one another must use
 // the same root. The folder must exist: a misspelled path is refused rather than created.
@@ -30,9 +24,9 @@ func (o Option) apply(c *config) error {
 // A root that is not a valid ZooKeeper path is a [driver.ErrInvalid]. A root that does not
 // exist is a [driver.ErrInvalid] of each acquisition.
 func Root(path string) Option {
-	return Option{func(c *config) error {
+	return Option{func(c *config) {
 		c.root, c.makeRoot = path, false
-		return checkRoot(path)
+		c.refuse(checkRoot(path))
 	}}
 }
 
@@ -49,9 +43,9 @@ func Root(path string) Option {
 // The locks of a dead process become free after this time. A process that is cut off learns
 // after 5/12 of it that its locks are lost.
 func Timeout(d time.Duration) Option {
-	return Option{func(c *config) error {
+	return Option{func(c *config) {
 		c.timeout = (d + time.Millisecond - 1).Truncate(time.Millisecond)
-		return checkRange("session timeout", d, 100*time.Millisecond, 24*time.Hour)
+		c.refuse(checkRange("session timeout", d, 100*time.Millisecond, 24*time.Hour))
 	}}
 }
 
@@ -59,9 +53,9 @@ func Timeout(d time.Duration) Option {
 // the reason why there is none. The default is 5 seconds. Less than a millisecond or more
 // than an hour is a [driver.ErrInvalid].
 func DialTimeout(d time.Duration) Option {
-	return Option{func(c *config) error {
+	return Option{func(c *config) {
 		c.dialTimeout = d
-		return checkRange("dial timeout", d, time.Millisecond, time.Hour)
+		c.refuse(checkRange("dial timeout", d, time.Millisecond, time.Hour))
 	}}
 }
 
@@ -76,12 +70,11 @@ func checkRange(what string, d, least, most time.Duration) error {
 // driver then creates nodes for this user only, unless [ACL] says otherwise. An empty user
 // or password, or a user with a colon, is a [driver.ErrInvalid].
 func Digest(user, password string) Option {
-	return Option{func(c *config) error {
+	return Option{func(c *config) {
 		if user == "" || password == "" || strings.Contains(user, ":") {
-			return driver.Invalidf("digest: user and password must not be empty, and the user has no colon")
+			c.refuse(driver.Invalidf("digest: user and password must not be empty, and the user has no colon"))
 		}
 		c.digest = []byte(user + ":" + password)
-		return nil
 	}}
 }
 
@@ -89,12 +82,10 @@ func Digest(user, password string) Option {
 // everybody may do everything; with [Digest], only that user may. A list without entries is
 // a [driver.ErrInvalid].
 func ACL(acl ...zk.ACL) Option {
-	return Option{func(c *config) error {
-		if len(acl) == 0 {
-			return driver.Invalidf("ACL: it has no entries")
+	return Option{func(c *config) {
+		if c.acl = slices.Clone(acl); len(acl) == 0 {
+			c.refuse(driver.Invalidf("ACL: it has no entries"))
 		}
-		c.acl = slices.Clone(acl)
-		return nil
 	}}
 }
 
@@ -102,12 +93,10 @@ func ACL(acl ...zk.ACL) Option {
 // each server's certificate must be valid for the host name by which the driver addresses
 // it. A nil configuration is a [driver.ErrInvalid].
 func TLS(conf *tls.Config) Option {
-	return Option{func(c *config) error {
-		if conf == nil {
-			return driver.Invalidf("TLS configuration: it is nil")
+	return Option{func(c *config) {
+		if c.tls = conf.Clone(); conf == nil {
+			c.refuse(driver.Invalidf("TLS configuration: it is nil"))
 		}
-		c.tls = conf.Clone()
-		return nil
 	}}
 }
 
@@ -115,23 +104,13 @@ func TLS(conf *tls.Config) Option {
 // ensemble again, in the same session and with no shorter timeout, before their deadline. By
 // default they are lost with the connection: until a server confirms the session, nobody knows
 // whether it still lives. A Release whose session ends before its answer is ErrLost then.
-func KeepSuspended() Option {
-	return Option{func(c *config) error {
-		c.keepSuspended = true
-		return nil
-	}}
-}
+func KeepSuspended() Option { return Option{func(c *config) { c.keepSuspended = true }} }
 
 // CuratorReadWrite names exclusive nodes as Curator's InterProcessReadWriteLock does. By
 // default they are named as its InterProcessMutex does. Those two recipes do not see each
 // other's nodes, so clients of Curator use a path with one of them only. Our locks see the
 // nodes of both.
-func CuratorReadWrite() Option {
-	return Option{func(c *config) error {
-		c.curatorReadWrite = true
-		return nil
-	}}
-}
+func CuratorReadWrite() Option { return Option{func(c *config) { c.curatorReadWrite = true }} }
 
 // LiteralNames uses the names of locks as names of folders without change, as clients of Curator
 // and kazoo do. By default, spaces, slashes, percent signs and all characters but printable ASCII
@@ -140,12 +119,7 @@ func CuratorReadWrite() Option {
 // example.
 //
 // For a name that is escaped, processes with this option and without it do not exclude each other.
-func LiteralNames() Option {
-	return Option{func(c *config) error {
-		c.literalNames = true
-		return nil
-	}}
-}
+func LiteralNames() Option { return Option{func(c *config) { c.literalNames = true }} }
 
 // A config holds the settings that the options made.
 type config struct {
@@ -160,15 +134,22 @@ type config struct {
 	keepSuspended    bool
 	curatorReadWrite bool
 	literalNames     bool
+	invalid          error // why an option was refused, or nil
 }
+
+func (c *config) refuse(err error) { c.invalid = cmp.Or(c.invalid, err) }
 
 // configure applies the options.
 func configure(servers []string, opts []Option) (config, error) {
 	c := config{root: defaultRoot, makeRoot: true, timeout: 15 * time.Second, dialTimeout: 5 * time.Second}
 	for _, opt := range opts {
-		if err := opt.apply(&c); err != nil {
-			return c, err
+		if opt.set == nil {
+			return c, driver.Invalidf("option: the zero Option")
 		}
+		opt.set(&c)
+	}
+	if c.invalid != nil {
+		return c, c.invalid
 	}
 	if c.acl == nil {
 		c.acl = zk.WorldACL(zk.PermAll)

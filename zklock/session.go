@@ -126,13 +126,11 @@ func (s *session) close(events <-chan zk.Event) {
 	// Calls get time to finish, and in the end lose their connection: the library must not
 	// be closed during a call.
 	for range 2 {
-		timer := time.NewTimer(s.serverTimeout())
 		select {
 		case <-callsDone:
-		case <-timer.C:
+		case <-time.After(s.serverTimeout()):
 			s.closeConn()
 		}
-		timer.Stop()
 	}
 	if lapses {
 		s.closeConn() // else the library would close the session, and with it end each LockDelay
@@ -182,8 +180,7 @@ func (s *session) ready(ctx context.Context) error {
 		}
 	default:
 	}
-	timer := time.NewTimer(s.d.conf.dialTimeout)
-	defer timer.Stop()
+	timeout := time.After(s.d.conf.dialTimeout)
 	for _, event := range []<-chan struct{}{s.authenticated, up} {
 		select {
 		case <-event:
@@ -191,7 +188,7 @@ func (s *session) ready(ctx context.Context) error {
 			return context.Cause(s.ctx)
 		case <-ctx.Done():
 			return s.disconnected(context.Cause(ctx))
-		case <-timer.C:
+		case <-timeout:
 			return s.disconnected(nil)
 		}
 	}
@@ -490,11 +487,9 @@ func (s *session) confirm(ctx context.Context) (start driver.Instant, err error)
 		if start, retryIn, err = s.confirmOnce(ctx); err != nil || retryIn == 0 {
 			return start, err
 		}
-		timer := time.NewTimer(retryIn)
 		select {
-		case <-timer.C:
+		case <-time.After(retryIn):
 		case <-ctx.Done():
-			timer.Stop()
 			return start, context.Cause(ctx)
 		}
 	}

@@ -64,13 +64,11 @@ func (s *session) runSweeper() {
 			_ = inParallel(due, func(_ int, o *orphan) error { s.recordTry(o, s.deleteOrphan(o)); return nil })()
 			continue
 		}
-		timer := time.NewTimer(left)
 		select {
-		case <-timer.C:
+		case <-time.After(left):
 		case <-s.sweeper.wake:
 		case <-s.ctx.Done():
 		}
-		timer.Stop()
 	}
 }
 

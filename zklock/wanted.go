@@ -30,15 +30,12 @@ func (l *lease) awaitFollower() {
 			l.markWanted()
 			return
 		}
-		timer := time.NewTimer(l.s.d.conf.timeout) // a watch event that got lost costs no more than this
 		select {
 		case <-ev.changed:
-		case <-timer.C:
+		case <-time.After(l.s.d.conf.timeout): // a watch event that got lost costs no more than this
 		case <-l.done:
-			timer.Stop()
 			return
 		}
-		timer.Stop()
 	}
 }
 
