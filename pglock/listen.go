@@ -47,6 +47,7 @@ func dial(ctx context.Context, pool *pgxpool.Pool, listen *pgx.ConnConfig) (*pgx
 			return nil, err
 		}
 	}
+	speakUTF8(conf.ConnConfig) // pgx needs it for simple queries
 	conn, err := pgx.ConnectConfig(ctx, conf.ConnConfig)
 	if err != nil {
 		return nil, err

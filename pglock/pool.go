@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -29,6 +30,7 @@ func newPool(program *pgxpool.Pool) (*pgxpool.Pool, error) {
 	if c := conf.ConnConfig; c.ConnectTimeout == 0 || c.ConnectTimeout > driverkit.CallTimeout {
 		c.ConnectTimeout = driverkit.CallTimeout
 	}
+	speakUTF8(conf.ConnConfig)
 	onNotice := conf.ConnConfig.OnNotice
 	conf.ConnConfig.OnNotice = func(conn *pgconn.PgConn, n *pgconn.Notice) {
 		if n.Routine == syncRoutine {
@@ -40,6 +42,11 @@ func newPool(program *pgxpool.Pool) (*pgxpool.Pool, error) {
 	}
 	return pgxpool.NewWithConfig(context.Background(), conf)
 }
+
+// speakUTF8 sets the client_encoding of a connection, whatever the user's default is. In another
+// one, the server would take our names, and that of the table, for others: two clients with
+// different encodings would not exclude each other.
+func speakUTF8(conf *pgx.ConnConfig) { conf.RuntimeParams["client_encoding"] = "UTF8" }
 
 // syncRoutine is the function of the server that waits for a synchronous standby. Its warnings say
 // that the wait was cancelled. Unlike their text, its name is the same in all languages.

@@ -213,6 +213,7 @@ func TestRows(t *testing.T) {
 		run  func(*testing.T, *pgtest.Server, *pgxpool.Pool)
 	}{
 		{"CreatedByMany", createdByMany},
+		{"Encodings", encodings},
 		{"TokenAheadOfClock", tokenAheadOfClock},
 		{"PruneKeepsTokens", pruneKeepsTokens},
 		{"PruneIgnoresHugeTokens", pruneIgnoresHugeTokens},
@@ -222,6 +223,28 @@ func TestRows(t *testing.T) {
 		{"DiskError", diskError},
 	} {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, server, pool) })
+	}
+}
+
+// encodings has clients whose connections have different encodings contend for a lock.
+func encodings(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+	must(t, pool, "CREATE ROLE latin LOGIN; ALTER ROLE latin SET client_encoding = 'LATIN1'; GRANT CREATE ON SCHEMA public TO latin")
+	latin := as(t, server, "latin")
+	other := dialWith(t, server.URL(), settings("client_encoding", "EUC_JP"))
+	table := pglock.Table("schlösser")
+	for _, tt := range []struct {
+		name           string
+		holder, second driver.Driver
+	}{
+		{"Rows", newDriver(t, latin, table), newDriver(t, pool, table)},
+		{"RowsOfOther", newDriver(t, other, table), newDriver(t, pool, table)},
+		{"Sessions", newSession(t, latin), newSession(t, pool)},
+	} {
+		l := acquire(t, tt.holder, request("schlüssel", "a"))
+		if _, err := tt.second.Acquire(t.Context(), noWait("schlüssel", "b")); !errors.Is(err, driver.ErrHeld) {
+			t.Errorf("%s: Acquire with another encoding, of a lock that is held, = %v", tt.name, err)
+		}
+		release(t, l)
 	}
 }
 
