@@ -60,6 +60,7 @@ func TestUnavailable(t *testing.T) {
 	proxy := livetest.NewProxy(t, server.Addr())
 	pooled := pgtest.Start(t)
 	pooler, statements := pgtest.Pool(t, pooled, "transaction"), pgtest.Pool(t, pooled, "statement")
+	release(t, acquire(t, newDriver(t, dial(t, pooled.URL())), request("first", "a"))) // the table exists
 	gone := pgtest.URL(fmt.Sprint("127.0.0.1:", livetest.FreePort(t)))
 	same := func(*pgxpool.Config) {}
 	tests := []struct {

@@ -30,11 +30,12 @@ func (d *Driver) query(ctx context.Context, sql string, args []any, scan func(pg
 // server may have executed, or may still execute, it calls beforeRepeat. If that is nil, run does
 // not repeat such a statement. If a statement fails after scan has seen rows, for example at the
 // commit, run calls rolledBack before it repeats the statement: these rows do not count, and the
-// repeated statement may not return them. rolledBack may be nil.
+// repeated statement may not return them. rolledBack may be nil. The statement examine is run in a
+// transaction from the first try on.
 func (d *Driver) run(ctx context.Context, beforeRepeat, rolledBack func(), sql string, args []any,
 	scan func(pgx.Rows) error) error {
 	const tries = 10
-	unlimited, created, stale := false, false, 0
+	unlimited, created, stale := sql == d.sql.Examine, false, 0
 	oldConns := int(d.pool.Stat().TotalConns())
 	for try := 1; ; {
 		answered := false

@@ -31,15 +31,8 @@ func Schema(table string) (string, error) {
 // examine checks that the database and the table are usable. It creates the table if there is none.
 func (d *Driver) examine(ctx context.Context) error {
 	var encoding string
-	var standby bool
 	var found int
-	err := d.query(ctx, d.sql.Examine, nil, func(row pgx.Rows) error {
-		err := row.Scan(&encoding, &standby, &found)
-		if err == nil && standby {
-			err = errStandby
-		}
-		return err
-	})
+	err := d.query(ctx, d.sql.Examine, nil, func(row pgx.Rows) error { return row.Scan(&encoding, &found) })
 	switch {
 	case code(err) == undefinedColumn || code(err) == undefinedFunction || code(err) == wrongObjectType:
 		return driver.Invalidf("table %s: it is not one of ours (%w); name another with the option Table",

@@ -139,7 +139,7 @@ func checkTransaction(ctx context.Context, tx Transaction) error {
 	case err != nil:
 		return err
 	case standby:
-		return errStandby
+		return errDemoted
 	case level == "repeatable read" || level == "serializable":
 		return driver.Invalidf("transaction: it is %s, and would not see what the previous holder has written; "+
 			"use READ COMMITTED", strings.ToUpper(level))
