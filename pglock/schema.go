@@ -71,13 +71,13 @@ func (d *Driver) create(ctx context.Context) error {
 }
 
 // txOptions returns the options of the driver's transactions, which override the user's defaults:
-// our own contexts limit their time. Before version 17, transactions have no limit as a whole.
-// If this process stops or vanishes within one, its rows are soon free again.
+// our own contexts limit their time. If this process stops or vanishes within one, its rows are soon
+// free again. Only a SELECT can omit transaction_timeout, which servers before version 17 don't know.
 func txOptions() pgx.TxOptions {
 	return pgx.TxOptions{BeginQuery: fmt.Sprintf(`BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
-		SET LOCAL idle_in_transaction_session_timeout = %d;
-		SELECT set_config(v, '0', true) FROM unnest('{statement_timeout,lock_timeout,transaction_timeout}'::text[]) v
-		WHERE current_setting(v, true) <> '0'`, driverkit.CallTimeout.Milliseconds())}
+		SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = %d;
+		SELECT set_config('transaction_timeout', '0', true) WHERE current_setting('transaction_timeout', true) <> '0'`,
+		driverkit.CallTimeout.Milliseconds())}
 }
 
 func (d *Driver) prune(ctx context.Context, unused time.Duration) error {
