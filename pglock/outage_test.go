@@ -112,8 +112,8 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestStatementTimeout has statements wait for longer than the user's time limits: for what serializes
-// the creation of tables, for a row, and in the beginning of a transaction.
+// TestStatementTimeout has statements wait for longer than the user's time limits: for what
+// serializes the creation of tables, for a row, and in the beginning of a transaction.
 func TestStatementTimeout(t *testing.T) {
 	t.Parallel()
 	server := database(t)

@@ -71,8 +71,8 @@ func (d *Driver) create(ctx context.Context) error {
 }
 
 // txOptions returns the options of the driver's transactions, which override the user's defaults:
-// our own contexts limit their time. If this process stops or vanishes within one, its rows are soon
-// free again. Only a SELECT can omit transaction_timeout, which servers before version 17 don't know.
+// our own contexts limit their time. If this process stops or vanishes within one, its rows are
+// soon free again. Servers before version 17 don't know transaction_timeout.
 func txOptions() pgx.TxOptions {
 	return pgx.TxOptions{BeginQuery: fmt.Sprintf(`BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
 		SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = %d;
