@@ -84,15 +84,14 @@ func (d *Driver) sendTakings(ctx context.Context, some []*taking) error {
 			t.repeated = true
 		}
 	}
-	rolledBack := func() {
+	reset := func() {
 		for _, t := range some {
 			t.granted = false
 		}
 	}
-	rolledBack() // Isolate may have sent them before
 	if t := some[0]; len(some) == 1 {
 		args := []any{t.name, t.nonce, t.slots, t.ttl, t.tokens, t.entry}
-		return d.run(ctx, repeated, rolledBack, d.sql.TakeOne, args, func(row pgx.Rows) error {
+		return d.run(ctx, repeated, reset, d.sql.TakeOne, args, func(row pgx.Rows) error {
 			t.granted, t.start = true, start
 			return row.Scan(&t.token, &t.waiters)
 		})
@@ -101,7 +100,7 @@ func (d *Driver) sendTakings(ctx context.Context, some []*taking) error {
 	for _, t := range some {
 		byNonce[t.nonce] = t
 	}
-	return d.run(ctx, repeated, rolledBack, d.sql.TakeAll, takingColumns(some), func(row pgx.Rows) error {
+	return d.run(ctx, repeated, reset, d.sql.TakeAll, takingColumns(some), func(row pgx.Rows) error {
 		var nonces, waiters []string
 		var tokens []int64
 		var created []bool
@@ -160,7 +159,7 @@ func (d *Driver) freeAll(ctx context.Context, batch []*freeing) {
 
 // sendFreeings sends freeings in one statement.
 func (d *Driver) sendFreeings(ctx context.Context, some []*freeing) error {
-	rolledBack := func() {
+	reset := func() {
 		for _, f := range some {
 			f.freed = false
 		}
@@ -171,7 +170,7 @@ func (d *Driver) sendFreeings(ctx context.Context, some []*freeing) error {
 		}
 	}
 	if f := some[0]; len(some) == 1 {
-		return d.run(ctx, repeated, rolledBack, d.sql.FreeOne, []any{f.name, f.id}, func(pgx.Rows) error {
+		return d.run(ctx, repeated, reset, d.sql.FreeOne, []any{f.name, f.id}, func(pgx.Rows) error {
 			f.freed = true
 			return nil
 		})
@@ -180,7 +179,7 @@ func (d *Driver) sendFreeings(ctx context.Context, some []*freeing) error {
 	for _, f := range some {
 		names, ids = append(names, f.name), append(ids, f.id)
 	}
-	return d.run(ctx, repeated, rolledBack, d.sql.FreeAll, []any{names, ids}, func(row pgx.Rows) error {
+	return d.run(ctx, repeated, reset, d.sql.FreeAll, []any{names, ids}, func(row pgx.Rows) error {
 		var found []int64
 		err := row.Scan(&found, nil)
 		for _, i := range found {

@@ -30,7 +30,8 @@ func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) 
 // setHolder changes what a lease's row says of its holder.
 func (d *Driver) setHolder(ctx context.Context, l *lease, to entry) (found bool, err error) {
 	args := []any{l.Req.Name, l.ID(), to.Host, to.PID, to.Label, to.Kind.String()}
-	err = d.query(ctx, d.sql.SetHolder, args, func(pgx.Rows) error { found = true; return nil })
+	err = d.run(ctx, func() {}, func() { found = false }, d.sql.SetHolder, args,
+		func(pgx.Rows) error { found = true; return nil })
 	return found, d.rowError(l.Req.Name, err)
 }
 
