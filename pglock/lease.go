@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -88,8 +89,14 @@ func (d *Driver) renewRows(ctx context.Context, due []driver.Lease) (map[string]
 	}
 	// The rows that were skipped come last, one by one: mostly, another client is just changing them,
 	// but a transaction may keep one locked for long, and only the leases in that row may suffer.
-	// These statements are not urgent, and limit their wait for the row themselves.
+	// These statements are not urgent, and limit their wait for the row themselves. After one that was
+	// long, the other rows wait for the next renewal: no lease is confirmed before the last answer.
+	began := time.Now()
 	for name, some := range skipped {
+		if time.Since(began) > rows.HeartbeatInterval/2 {
+			renewed[name] = renewedRow{err: errRowLocked}
+			continue
+		}
 		found, err := d.extendAll(ctx, all(d.sql.Renew), some)
 		row := found[name] // zero if there is no such row
 		row.err = cmp.Or(row.err, err)

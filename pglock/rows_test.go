@@ -504,4 +504,18 @@ func TestLockedRow(t *testing.T) {
 	t.Run("Rows", func(t *testing.T) { rowstest.LockedRow(t, open, lock) })
 	waits := func() bool { return blocked(t, pool) > 0 }
 	t.Run("Renew", func(t *testing.T) { rowstest.RenewBesideLockedRows(t, open(), lock, waits) })
+	t.Run("RenewMany", func(t *testing.T) {
+		count := &counter{}
+		d := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) { c.ConnConfig.Tracer = count }))
+		var due []driver.Lease
+		for i := range 5 {
+			due = append(due, acquire(t, d, request(fmt.Sprint("many ", i), "a")))
+			defer lock(fmt.Sprint("many ", i))()
+		}
+		before := count.n.Load()
+		d.Renew(t.Context(), due)
+		if sent := count.n.Load() - before; sent > 8 {
+			t.Errorf("Renew has sent %d statements, and waited for one locked row after another", sent)
+		}
+	})
 }
