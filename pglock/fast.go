@@ -3,8 +3,6 @@ package pglock
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -126,29 +124,14 @@ func takingColumns(all []*taking) []any {
 	return []any{names, nonces, slots, ttls, tokens, entries}
 }
 
-// A freeing is the release of a lease that need not be kept, and the answer.
+// A freeing is the release of a lease, and the answer. It frees nothing if MinHold keeps the lease,
+// if the row has others, or if the next waiter is not exclusive.
 type freeing struct {
 	name, id string
 
 	freed    bool
 	repeated bool // the server may have executed it before
 	err      error
-}
-
-// free ends a lease if it is the only one in its row and the next waiter, if there is one, is
-// exclusive. Otherwise freed is false. repeated says that the request was sent again because an
-// answer was lost. While the server has no connection left, free retries for as long as ctx
-// allows.
-func (d *Driver) free(ctx context.Context, l *lease) (freed, repeated bool, err error) {
-	err = d.whileFull(ctx, func() error {
-		f := &freeing{name: l.Req.Name, id: l.ID()}
-		if err := d.freeings.Do(ctx, f); err != nil {
-			return err
-		}
-		freed, repeated = f.freed, repeated || f.repeated
-		return f.err
-	})
-	return freed, repeated, err
 }
 
 // freeAll answers freeings.
@@ -187,21 +170,4 @@ func (d *Driver) sendFreeings(ctx context.Context, some []*freeing) error {
 		}
 		return err
 	})
-}
-
-// whileFull calls fn until the server has a connection for it, or ctx is done.
-func (d *Driver) whileFull(ctx context.Context, fn func() error) error {
-	for outage := (driverkit.Outage{}); ; {
-		sentAt := time.Now()
-		err := fn()
-		if !errors.Is(err, driver.ErrFull) {
-			return err
-		}
-		pause, _ := outage.AgainWithin(driver.RetryTimeout, sentAt, err)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return err
-		}
-	}
 }

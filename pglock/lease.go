@@ -3,6 +3,7 @@ package pglock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -19,13 +20,35 @@ import (
 // ended it.
 func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) {
 	repeated := false
-	if freed, repeated, err = d.free(ctx, l); err == nil && !freed {
-		err = d.whileFull(ctx, func() error {
-			return d.run(ctx, func() { repeated = true }, func() { freed = false }, d.sql.Release,
-				[]any{l.Req.Name, l.ID()}, func(pgx.Rows) error { freed = true; return nil })
-		})
-	}
+	err = d.whileFull(ctx, func() error {
+		f := &freeing{name: l.Req.Name, id: l.ID()}
+		if err := d.freeings.Do(ctx, f); err != nil {
+			return err
+		}
+		if freed, repeated = f.freed, repeated || f.repeated; freed || f.err != nil {
+			return f.err
+		}
+		return d.run(ctx, func() { repeated = true }, func() { freed = false }, d.sql.Release,
+			[]any{l.Req.Name, l.ID()}, func(pgx.Rows) error { freed = true; return nil })
+	})
 	return freed || repeated && err == nil, d.rowError(l.Req.Name, err)
+}
+
+// whileFull calls fn until the server has a connection for it, or ctx is done.
+func (d *Driver) whileFull(ctx context.Context, fn func() error) error {
+	for outage := (driverkit.Outage{}); ; {
+		sentAt := time.Now()
+		err := fn()
+		if !errors.Is(err, driver.ErrFull) {
+			return err
+		}
+		pause, _ := outage.AgainWithin(driver.RetryTimeout, sentAt, err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // setHolder changes what a lease's row says of its holder.

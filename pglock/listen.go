@@ -196,7 +196,7 @@ func (d *Driver) verifyOnce(ctx context.Context) {
 func (d *Driver) connectListener() (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(d.rows.Life.Context(), driverkit.CallTimeout)
 	defer cancel()
-	conn, err := dial(ctx, d.user, d.conf.listen)
+	conn, err := dial(ctx, d.pool, d.conf.listen)
 	if err != nil {
 		return nil, err
 	}
