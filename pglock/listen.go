@@ -42,12 +42,9 @@ func dial(ctx context.Context, pool *pgxpool.Pool, listen *pgx.ConnConfig) (*pgx
 	if listen != nil {
 		conf.ConnConfig = listen.Copy()
 	}
-	if conf.BeforeConnect != nil { // it may set a new password
-		if err := conf.BeforeConnect(ctx, conf.ConnConfig); err != nil {
-			return nil, err
-		}
+	if err := beforeConnect(conf.BeforeConnect)(ctx, conf.ConnConfig); err != nil {
+		return nil, err
 	}
-	speakUTF8(conf.ConnConfig) // pgx needs it for simple queries
 	conn, err := pgx.ConnectConfig(ctx, conf.ConnConfig)
 	if err != nil {
 		return nil, err
