@@ -212,6 +212,7 @@ func TestRolledBackAnswer(t *testing.T) {
 	must(t, admin, "INSERT INTO fail DEFAULT VALUES")
 	must(t, admin, "ALTER TABLE snib_locks DISABLE TRIGGER fail")
 	l := acquire(t, d, request(names[0], "second"))
+	broken := acquire(t, d, request(names[1], "second"))
 	must(t, admin, "ALTER TABLE snib_locks ENABLE TRIGGER fail")
 	var unlock func()
 	onFailure.set(func() {
@@ -230,6 +231,18 @@ func TestRolledBackAnswer(t *testing.T) {
 	unlock()
 	if err := <-renewed; err != nil {
 		t.Errorf("Renew = %v", err)
+	}
+
+	// Nor does what SetHolder has found.
+	must(t, admin, "INSERT INTO fail DEFAULT VALUES")
+	onFailure.set(func() {
+		must(t, admin, "DELETE FROM fail")
+		if err := other.Break(t.Context(), names[1], broken.ID()); err != nil {
+			t.Errorf("Break = %v", err)
+		}
+	})
+	if err := broken.SetHolder(t.Context(), driver.Holder{}); !errors.Is(err, driver.ErrLost) {
+		t.Errorf("SetHolder of a lease that was broken = %v, want ErrLost", err)
 	}
 }
 

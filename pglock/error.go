@@ -54,19 +54,15 @@ func code(err error) string {
 	return ""
 }
 
-// errStandby means that the server replays the commits of another one.
-var errStandby = fmt.Errorf("%w: the server is a standby, which can't be written to; connect to the primary "+
-	"(target_session_attrs=read-write)", driver.ErrUnavailable)
-
 // errDemoted means that the server accepts no writes.
-var errDemoted = fmt.Errorf("%w: the server accepts no writes, as a standby or by default_transaction_read_only",
-	driver.ErrUnavailable)
+var errDemoted = fmt.Errorf("%w: the server accepts no writes, as a standby or by default_transaction_read_only; connect to "+
+	"the primary (target_session_attrs=read-write)", driver.ErrUnavailable)
 
 // refusesWrites reports whether the server takes no writes: it is a standby, or a primary that was
 // demoted and made read-only. None of our statements needs a feature that a server does not have.
 func refusesWrites(err error) bool {
 	c := code(err)
-	return c == readOnly || c == notSupported || errors.Is(err, errStandby)
+	return c == readOnly || c == notSupported
 }
 
 // isTransient reports whether a retry may succeed: the server or the network is down or

@@ -3,8 +3,6 @@ package pglock
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -84,15 +82,14 @@ func (d *Driver) sendTakings(ctx context.Context, some []*taking) error {
 			t.repeated = true
 		}
 	}
-	rolledBack := func() {
+	reset := func() {
 		for _, t := range some {
 			t.granted = false
 		}
 	}
-	rolledBack() // Isolate may have sent them before
 	if t := some[0]; len(some) == 1 {
 		args := []any{t.name, t.nonce, t.slots, t.ttl, t.tokens, t.entry}
-		return d.run(ctx, repeated, rolledBack, d.sql.TakeOne, args, func(row pgx.Rows) error {
+		return d.run(ctx, repeated, reset, d.sql.TakeOne, args, func(row pgx.Rows) error {
 			t.granted, t.start = true, start
 			return row.Scan(&t.token, &t.waiters)
 		})
@@ -101,7 +98,7 @@ func (d *Driver) sendTakings(ctx context.Context, some []*taking) error {
 	for _, t := range some {
 		byNonce[t.nonce] = t
 	}
-	return d.run(ctx, repeated, rolledBack, d.sql.TakeAll, takingColumns(some), func(row pgx.Rows) error {
+	return d.run(ctx, repeated, reset, d.sql.TakeAll, takingColumns(some), func(row pgx.Rows) error {
 		var nonces, waiters []string
 		var tokens []int64
 		var created []bool
@@ -127,29 +124,14 @@ func takingColumns(all []*taking) []any {
 	return []any{names, nonces, slots, ttls, tokens, entries}
 }
 
-// A freeing is the release of a lease that need not be kept, and the answer.
+// A freeing is the release of a lease, and the answer. It frees nothing if MinHold keeps the lease,
+// if the row has others, or if the next waiter is not exclusive.
 type freeing struct {
 	name, id string
 
 	freed    bool
 	repeated bool // the server may have executed it before
 	err      error
-}
-
-// free ends a lease if it is the only one in its row and the next waiter, if there is one, is
-// exclusive. Otherwise freed is false. repeated says that the request was sent again because an
-// answer was lost. While the server has no connection left, free retries for as long as ctx
-// allows.
-func (d *Driver) free(ctx context.Context, l *lease) (freed, repeated bool, err error) {
-	err = d.whileFull(ctx, func() error {
-		f := &freeing{name: l.Req.Name, id: l.ID()}
-		if err := d.freeings.Do(ctx, f); err != nil {
-			return err
-		}
-		freed, repeated = f.freed, repeated || f.repeated
-		return f.err
-	})
-	return freed, repeated, err
 }
 
 // freeAll answers freeings.
@@ -160,7 +142,7 @@ func (d *Driver) freeAll(ctx context.Context, batch []*freeing) {
 
 // sendFreeings sends freeings in one statement.
 func (d *Driver) sendFreeings(ctx context.Context, some []*freeing) error {
-	rolledBack := func() {
+	reset := func() {
 		for _, f := range some {
 			f.freed = false
 		}
@@ -171,7 +153,7 @@ func (d *Driver) sendFreeings(ctx context.Context, some []*freeing) error {
 		}
 	}
 	if f := some[0]; len(some) == 1 {
-		return d.run(ctx, repeated, rolledBack, d.sql.FreeOne, []any{f.name, f.id}, func(pgx.Rows) error {
+		return d.run(ctx, repeated, reset, d.sql.FreeOne, []any{f.name, f.id}, func(pgx.Rows) error {
 			f.freed = true
 			return nil
 		})
@@ -180,7 +162,7 @@ func (d *Driver) sendFreeings(ctx context.Context, some []*freeing) error {
 	for _, f := range some {
 		names, ids = append(names, f.name), append(ids, f.id)
 	}
-	return d.run(ctx, repeated, rolledBack, d.sql.FreeAll, []any{names, ids}, func(row pgx.Rows) error {
+	return d.run(ctx, repeated, reset, d.sql.FreeAll, []any{names, ids}, func(row pgx.Rows) error {
 		var found []int64
 		err := row.Scan(&found, nil)
 		for _, i := range found {
@@ -188,21 +170,4 @@ func (d *Driver) sendFreeings(ctx context.Context, some []*freeing) error {
 		}
 		return err
 	})
-}
-
-// whileFull calls fn until the server has a connection for it, or ctx is done.
-func (d *Driver) whileFull(ctx context.Context, fn func() error) error {
-	for outage := (driverkit.Outage{}); ; {
-		sentAt := time.Now()
-		err := fn()
-		if !errors.Is(err, driver.ErrFull) {
-			return err
-		}
-		pause, _ := outage.AgainWithin(driver.RetryTimeout, sentAt, err)
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return err
-		}
-	}
 }

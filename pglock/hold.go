@@ -3,6 +3,7 @@ package pglock
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -100,6 +101,8 @@ func (h *sessionLease) free() *call {
 		})
 	case h.state == leaseHeld:
 		h.state, h.freeing = leaseLeaving, h.link.send(newCall(askFree, h))
+	case h.state == leaseFreed && h.freeing.err != nil && slices.Contains(h.s.links, h.link): // the ping has failed
+		h.freeing = h.link.send(newCall(askPing, nil))
 	}
 	return h.freeing
 }

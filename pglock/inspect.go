@@ -17,7 +17,7 @@ func (d *Driver) readPage(ctx context.Context, prefix, after string) (page []*st
 		from = after + "\x01" // no name lies between them: names have no NUL
 	}
 	var names []string
-	err = d.query(ctx, d.sql.List, []any{prefix, from, last}, func(row pgx.Rows) error {
+	err = d.run(ctx, func() {}, func() { names = nil }, d.sql.List, []any{prefix, from, last}, func(row pgx.Rows) error {
 		var name string
 		err := row.Scan(&name)
 		names = append(names, name)

@@ -3,8 +3,10 @@ package pglock
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -18,19 +20,42 @@ import (
 // ended it.
 func (d *Driver) release(ctx context.Context, l *lease) (freed bool, err error) {
 	repeated := false
-	if freed, repeated, err = d.free(ctx, l); err == nil && !freed {
-		err = d.whileFull(ctx, func() error {
-			return d.run(ctx, func() { repeated = true }, func() { freed = false }, d.sql.Release,
-				[]any{l.Req.Name, l.ID()}, func(pgx.Rows) error { freed = true; return nil })
-		})
-	}
+	err = d.whileFull(ctx, func() error {
+		f := &freeing{name: l.Req.Name, id: l.ID()}
+		if err := d.freeings.Do(ctx, f); err != nil {
+			return err
+		}
+		if freed, repeated = f.freed, repeated || f.repeated; freed || f.err != nil {
+			return f.err
+		}
+		return d.run(ctx, func() { repeated = true }, func() { freed = false }, d.sql.Release,
+			[]any{l.Req.Name, l.ID()}, func(pgx.Rows) error { freed = true; return nil })
+	})
 	return freed || repeated && err == nil, d.rowError(l.Req.Name, err)
+}
+
+// whileFull calls fn until the server has a connection for it, or ctx is done.
+func (d *Driver) whileFull(ctx context.Context, fn func() error) error {
+	for outage := (driverkit.Outage{}); ; {
+		sentAt := time.Now()
+		err := fn()
+		if !errors.Is(err, driver.ErrFull) {
+			return err
+		}
+		pause, _ := outage.AgainWithin(driver.RetryTimeout, sentAt, err)
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
 }
 
 // setHolder changes what a lease's row says of its holder.
 func (d *Driver) setHolder(ctx context.Context, l *lease, to entry) (found bool, err error) {
 	args := []any{l.Req.Name, l.ID(), to.Host, to.PID, to.Label, to.Kind.String()}
-	err = d.query(ctx, d.sql.SetHolder, args, func(pgx.Rows) error { found = true; return nil })
+	err = d.run(ctx, func() {}, func() { found = false }, d.sql.SetHolder, args,
+		func(pgx.Rows) error { found = true; return nil })
 	return found, d.rowError(l.Req.Name, err)
 }
 
@@ -87,8 +112,21 @@ func (d *Driver) renewRows(ctx context.Context, due []driver.Lease) (map[string]
 	}
 	// The rows that were skipped come last, one by one: mostly, another client is just changing them,
 	// but a transaction may keep one locked for long, and only the leases in that row may suffer.
-	// These statements are not urgent, and limit their wait for the row themselves.
+	// These statements are not urgent, and limit their wait for the row themselves. After one that was
+	// long, the other rows wait for the next renewal: no lease is confirmed before the last answer.
+	var there map[string]*state
+	if len(skipped) > 0 {
+		there, err = d.read(urgent(ctx), slices.Collect(maps.Keys(skipped)))
+	}
+	began := time.Now()
 	for name, some := range skipped {
+		if err == nil && there[name] == nil {
+			continue // there is no such row: its leases are lost
+		}
+		if err != nil || time.Since(began) > rows.HeartbeatInterval/2 {
+			renewed[name] = renewedRow{err: cmp.Or(err, context.Cause(ctx), errRowLocked)}
+			continue
+		}
 		found, err := d.extendAll(ctx, all(d.sql.Renew), some)
 		row := found[name] // zero if there is no such row
 		row.err = cmp.Or(row.err, err)

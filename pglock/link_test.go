@@ -182,7 +182,12 @@ func TestMinHoldAfterSlowAnswer(t *testing.T) {
 			time.Sleep(time.Second)
 			_ = l.onAnswer(answer{ok: true})
 			h.free()
+			_ = l.onAnswer(answer{err: &pgconn.PgError{Code: queryCanceled}})
+			again := h.free()
 			_ = l.onAnswer(answer{ok: true}) // it was held until then
+			if again.err != nil {
+				t.Errorf("%s: a release whose first ping has failed = %v", ask, again.err)
+			}
 			for want, pause := range []time.Duration{h.req.MinHold - 1, 1} {
 				time.Sleep(pause)
 				synctest.Wait()

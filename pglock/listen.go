@@ -42,10 +42,8 @@ func dial(ctx context.Context, pool *pgxpool.Pool, listen *pgx.ConnConfig) (*pgx
 	if listen != nil {
 		conf.ConnConfig = listen.Copy()
 	}
-	if conf.BeforeConnect != nil { // it may set a new password
-		if err := conf.BeforeConnect(ctx, conf.ConnConfig); err != nil {
-			return nil, err
-		}
+	if err := beforeConnect(conf.BeforeConnect)(ctx, conf.ConnConfig); err != nil {
+		return nil, err
 	}
 	conn, err := pgx.ConnectConfig(ctx, conf.ConnConfig)
 	if err != nil {
@@ -195,7 +193,7 @@ func (d *Driver) verifyOnce(ctx context.Context) {
 func (d *Driver) connectListener() (*pgx.Conn, error) {
 	ctx, cancel := context.WithTimeout(d.rows.Life.Context(), driverkit.CallTimeout)
 	defer cancel()
-	conn, err := dial(ctx, d.user, d.conf.listen)
+	conn, err := dial(ctx, d.pool, d.conf.listen)
 	if err != nil {
 		return nil, err
 	}

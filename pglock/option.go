@@ -12,20 +12,16 @@ import (
 )
 
 // An Option changes how a driver works.
-type Option struct{ set func(*config) error }
-
-func (o Option) apply(c *config) error {
-	if o.set == nil {
-		return driver.Invalidf("option: the zero Option")
-	}
-	return o.set(c)
+type Option struct {
+	name, only string // only is the function that takes it, or "" for both
+	set        func(*config) error
 }
 
 // Table names the table, after its schema and a dot if it has one: "locks", "infra.locks". All
 // processes that are to exclude one another must name the same table. The default is snib_locks,
 // where search_path finds it. Only [New] takes it.
 func Table(name string) Option {
-	return Option{func(c *config) error {
+	return Option{"Table", "New", func(c *config) error {
 		parts := strings.Split(name, ".")
 		for _, part := range parts {
 			if part == "" || len(part) > 63 || strings.ContainsRune(part, 0) {
@@ -35,7 +31,7 @@ func Table(name string) Option {
 		if len(parts) > 2 {
 			return driver.Invalidf("table %q: there is more than one dot in it", name)
 		}
-		c.table, c.rowOption = pgx.Identifier(parts), "Table"
+		c.table = pgx.Identifier(parts)
 		return nil
 	}}
 }
@@ -49,7 +45,7 @@ func Table(name string) Option {
 // one statement every 125 ms for all waiters of the process, so that a hand-over takes up to that
 // time. A nil configuration is a [driver.ErrInvalid].
 func Listen(direct *pgx.ConnConfig) Option {
-	return Option{func(c *config) error {
+	return Option{"Listen", "", func(c *config) error {
 		if direct == nil {
 			return driver.Invalidf("configuration to listen with: it is nil")
 		}
@@ -62,11 +58,11 @@ func Listen(direct *pgx.ConnConfig) Option {
 // the server ends it. The default is 15 seconds. Less than 100 ms, or more than a day, is a
 // [driver.ErrInvalid]. Only [NewSession] takes it.
 func Timeout(d time.Duration) Option {
-	return Option{func(c *config) error {
+	return Option{"Timeout", "NewSession", func(c *config) error {
 		if d < 100*time.Millisecond || d > 24*time.Hour {
 			return driver.Invalidf("session timeout %v: it is 100 ms to a day", d)
 		}
-		c.sessionTimeout, c.sessionOption = d.Truncate(time.Millisecond), "Timeout"
+		c.sessionTimeout = d.Truncate(time.Millisecond)
 		return nil
 	}}
 }
@@ -75,11 +71,11 @@ func Timeout(d time.Duration) Option {
 // pg_advisory_lock(bigint) are excluded too. The default is [NameKey]. Two names with the same
 // key are one lock. Only [NewSession] takes it.
 func Keys(key func(name string) int64) Option {
-	return Option{func(c *config) error {
+	return Option{"Keys", "NewSession", func(c *config) error {
 		if key == nil {
 			return driver.Invalidf("function for keys: it is nil")
 		}
-		c.key, c.sessionOption = key, "Keys"
+		c.key = key
 		return nil
 	}}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/internal/livetest"
 	"github.com/sniblock/snib/internal/livetest/pgtest"
+	"github.com/sniblock/snib/pglock"
 )
 
 // Connections that died in silence leave a holder's renewals those that still can be made.
@@ -60,6 +61,7 @@ func TestUnavailable(t *testing.T) {
 	proxy := livetest.NewProxy(t, server.Addr())
 	pooled := pgtest.Start(t)
 	pooler, statements := pgtest.Pool(t, pooled, "transaction"), pgtest.Pool(t, pooled, "statement")
+	release(t, acquire(t, newDriver(t, dial(t, pooled.URL())), request("first", "a"))) // the table exists
 	gone := pgtest.URL(fmt.Sprint("127.0.0.1:", livetest.FreePort(t)))
 	same := func(*pgxpool.Config) {}
 	tests := []struct {
@@ -110,32 +112,49 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// TestStatementTimeout locks the row of a lock for much longer than the user's time limits, and
-// before that what serializes the creation of the table.
+// TestStatementTimeout has statements wait for longer than the user's time limits: for what
+// serializes the creation of tables, for a row, and in the beginning of a transaction.
 func TestStatementTimeout(t *testing.T) {
 	t.Parallel()
 	server := database(t)
 	pool := dial(t, server.URL())
-	d := newDriver(t, dialWith(t, server.URL(), settings("statement_timeout", "300ms", "lock_timeout", "150ms")))
-	tx := begin(t, pool, "")
-	if _, err := tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock(1936615778, 0)"); err != nil {
-		t.Fatal(err)
+	must(t, pool, `CREATE SCHEMA slow; CREATE FUNCTION slow.current_setting(text, boolean) RETURNS text LANGUAGE sql AS
+		'SELECT CASE WHEN pg_sleep(0.6) IS NOT NULL THEN pg_catalog.current_setting($1, $2) END'`)
+	limits := []string{"statement_timeout", "300ms", "lock_timeout", "150ms"}
+	create := func(table string) {
+		release(t, acquire(t, newDriver(t, pool, pglock.Table(table)), request("limited", "a")))
 	}
-	first := livetest.Acquiring(t, d, noWait("limited", "a"))
-	awaitBlocked(t, pool, 1)
-	time.Sleep(time.Second) // more than all limits
-	tx.Rollback(t.Context())
-	release(t, first.Get(t))
-	var err error
-	for round := range 3 { // a busy machine may take longer than a request lasts
-		unlock := lockRow(t, pool, "snib_locks", "limited")
-		w := livetest.Acquiring(t, d, request("limited", fmt.Sprint("b", round)))
-		time.Sleep(2 * time.Second) // more than ten times the limit
-		unlock()
-		if err = w.End(t); err == nil {
-			release(t, w.Lease)
-			return
-		}
+	for _, tt := range []struct {
+		name string
+		set  []string
+		lock func(table string) (unlock func())
+	}{
+		{"creation", limits, func(string) func() {
+			tx := begin(t, pool, "")
+			if _, err := tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock(1936615778, 0)"); err != nil {
+				t.Fatal(err)
+			}
+			return func() { tx.Rollback(t.Context()) }
+		}},
+		{"row", limits, func(table string) func() { create(table); return lockRow(t, pool, table, "limited") }},
+		{"beginning", append(limits, "search_path", "slow, pg_catalog, public"),
+			func(table string) func() { create(table); return func() {} }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var err error
+			for round := range 3 { // a busy machine may take longer than a request lasts
+				table := fmt.Sprint(tt.name, round)
+				d := newDriver(t, dialWith(t, server.URL(), settings(tt.set...)), pglock.Table(table))
+				unlock := tt.lock(table)
+				w := livetest.Acquiring(t, d, noWait("limited", "b"))
+				time.Sleep(time.Second) // more than all limits
+				unlock()
+				if err = w.End(t); err == nil {
+					release(t, w.Lease)
+					return
+				}
+			}
+			t.Errorf("Acquire = %v", err)
+		})
 	}
-	t.Errorf("Acquire while its row is locked = %v", err)
 }

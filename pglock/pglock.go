@@ -21,7 +21,6 @@ type methods = rows.Methods
 // concurrent use.
 type Driver struct {
 	methods
-	user   *pgxpool.Pool // the program's, which closes it: how to connect
 	pool   *pgxpool.Pool // the driver's own
 	others chan struct{} // has an element for each statement under way that is not urgent
 	conf   config
@@ -52,10 +51,7 @@ type Driver struct {
 // New does not contact the server. An option that is invalid, or that only [NewSession] uses, is a
 // [driver.ErrInvalid].
 func New(pool *pgxpool.Pool, opts ...Option) (*Driver, error) {
-	c, err := newConfig(pool, opts)
-	if err == nil && c.sessionOption != "" {
-		err = driver.Invalidf("option %s: only NewSession uses it", c.sessionOption)
-	}
+	c, err := newConfig("New", pool, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -63,22 +59,17 @@ func New(pool *pgxpool.Pool, opts ...Option) (*Driver, error) {
 	if err != nil {
 		return nil, driver.Invalidf("pool: %w", err)
 	}
-	return newDriver(pool, own, c), nil
-}
-
-func newDriver(user, own *pgxpool.Pool, c config) *Driver {
-	d := &Driver{user: user, pool: own, conf: c, sql: newStatements(c.table)}
+	d := &Driver{pool: own, conf: c, sql: newStatements(c.table)}
 	d.others = make(chan struct{}, max(1, own.Config().MaxConns-1))
 	d.takings, d.freeings = driverkit.NewBatcher(d.takeAll), driverkit.NewBatcher(d.freeAll)
 	d.verifier = verifier{unverified: map[string]bool{}, wake: make(chan struct{}, 1)}
-	backend := rows.Backend{
+	d.rows = rows.New(rows.Backend{
 		Examine: d.examine, Create: d.create, Request: d.request, Remove: d.remove, Release: d.release, Read: d.read,
 		Poll: d.poll, ReadPage: d.readPage, Break: d.breakLease, Withdraw: d.withdrawWaiters, SetHolder: d.setHolder,
 		Prune: d.prune, Listen: d.listen, PollInterval: pollInterval, TellsBreak: true,
-	}
-	d.rows = rows.New(backend)
+	})
 	d.methods = d.rows
-	return d
+	return d, nil
 }
 
 // Info implements [driver.Driver].
@@ -118,17 +109,23 @@ type config struct {
 	listen         *pgx.ConnConfig // nil: as the pool connects
 	key            func(name string) int64
 	sessionTimeout time.Duration // how long a session may be silent
-	rowOption      string        // an option that only New takes, if one was given
-	sessionOption  string        // an option that only NewSession takes, if one was given
 }
 
-func newConfig(pool *pgxpool.Pool, opts []Option) (c config, err error) {
+// newConfig is for the function by.
+func newConfig(by string, pool *pgxpool.Pool, opts []Option) (c config, err error) {
 	c = config{table: pgx.Identifier{"snib_locks"}, key: NameKey, sessionTimeout: 15 * time.Second}
 	if pool == nil {
 		err = driver.Invalidf("pool: it is nil")
 	}
 	for _, opt := range opts {
-		err = errors.Join(err, opt.apply(&c))
+		switch {
+		case opt.set == nil:
+			err = errors.Join(err, driver.Invalidf("option: the zero Option"))
+		case opt.only != "" && opt.only != by:
+			err = errors.Join(err, driver.Invalidf("option %s: only %s uses it", opt.name, opt.only))
+		default:
+			err = errors.Join(err, opt.set(&c))
+		}
 	}
 	return c, err
 }

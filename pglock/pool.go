@@ -3,8 +3,10 @@ package pglock
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -29,6 +31,7 @@ func newPool(program *pgxpool.Pool) (*pgxpool.Pool, error) {
 	if c := conf.ConnConfig; c.ConnectTimeout == 0 || c.ConnectTimeout > driverkit.CallTimeout {
 		c.ConnectTimeout = driverkit.CallTimeout
 	}
+	conf.BeforeConnect = beforeConnect(conf.BeforeConnect)
 	onNotice := conf.ConnConfig.OnNotice
 	conf.ConnConfig.OnNotice = func(conn *pgconn.PgConn, n *pgconn.Notice) {
 		if n.Routine == syncRoutine {
@@ -40,6 +43,30 @@ func newPool(program *pgxpool.Pool) (*pgxpool.Pool, error) {
 	}
 	return pgxpool.NewWithConfig(context.Background(), conf)
 }
+
+// beforeConnect returns a hook that lets the program's own one change the configuration, such as
+// its password, and then sets what the driver needs, whatever the user's defaults are. In another
+// encoding, the server would take our names, and that of the table, for others: two clients with
+// different encodings would not exclude each other. pgx needs both settings for simple queries.
+func beforeConnect(program connectHook) connectHook {
+	return func(ctx context.Context, conf *pgx.ConnConfig) error {
+		if program != nil {
+			if err := program(ctx, conf); err != nil {
+				return err
+			}
+		}
+		ours := map[string]string{"client_encoding": "UTF8", "standard_conforming_strings": "on"}
+		for name, value := range conf.RuntimeParams {
+			if _, replaced := ours[strings.ToLower(name)]; !replaced {
+				ours[name] = value
+			}
+		}
+		conf.RuntimeParams = ours // the program may use its map elsewhere
+		return nil
+	}
+}
+
+type connectHook = func(context.Context, *pgx.ConnConfig) error
 
 // syncRoutine is the function of the server that waits for a synchronous standby. Its warnings say
 // that the wait was cancelled. Unlike their text, its name is the same in all languages.

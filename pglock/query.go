@@ -28,16 +28,20 @@ func (d *Driver) query(ctx context.Context, sql string, args []any, scan func(pg
 
 // run is query for statements that are not always repeated. Before run repeats a statement that the
 // server may have executed, or may still execute, it calls beforeRepeat. If that is nil, run does
-// not repeat such a statement. If a statement fails after scan has seen rows, for example at the
-// commit, run calls rolledBack before it repeats the statement: these rows do not count, and the
-// repeated statement may not return them. rolledBack may be nil.
-func (d *Driver) run(ctx context.Context, beforeRepeat, rolledBack func(), sql string, args []any,
+// not repeat such a statement. Before each try it calls reset, unless that is nil: a statement may
+// have failed after scan had seen rows, for example at the commit. These rows do not count, and the
+// repeated statement may not return them. The statement examine is run in a transaction from the
+// first try on.
+func (d *Driver) run(ctx context.Context, beforeRepeat, reset func(), sql string, args []any,
 	scan func(pgx.Rows) error) error {
 	const tries = 10
-	unlimited, created, stale := false, false, 0
+	unlimited, created, stale := sql == d.sql.Examine, false, 0
 	oldConns := int(d.pool.Stat().TotalConns())
 	for try := 1; ; {
 		answered := false
+		if reset != nil {
+			reset()
+		}
 		err := d.runOnce(ctx, unlimited || d.modes.explicit.Load(), sql, args, func(rows pgx.Rows) error {
 			answered = true
 			if scan == nil {
@@ -52,7 +56,6 @@ func (d *Driver) run(ctx context.Context, beforeRepeat, rolledBack func(), sql s
 			return context.Cause(ctx)
 		case errors.Is(err, errNotReplicated) && beforeRepeat != nil && try < tries:
 			beforeRepeat() // another change of the row waits again, for this one, too
-			answered = true
 		case isStale(err) && !answered && (beforeRepeat != nil || wasNotRun(err)) && stale < int(d.pool.Stat().MaxConns()):
 			if !wasNotRun(err) {
 				beforeRepeat()
@@ -81,9 +84,6 @@ func (d *Driver) run(ctx context.Context, beforeRepeat, rolledBack func(), sql s
 			unlimited = true // the user's limits, and the row was busy or this process stood still
 		default:
 			return d.explain(err)
-		}
-		if answered && rolledBack != nil {
-			rolledBack()
 		}
 		try++
 	}

@@ -213,15 +213,38 @@ func TestRows(t *testing.T) {
 		run  func(*testing.T, *pgtest.Server, *pgxpool.Pool)
 	}{
 		{"CreatedByMany", createdByMany},
+		{"Encodings", encodings},
 		{"TokenAheadOfClock", tokenAheadOfClock},
-		{"PruneKeepsTokens", pruneKeepsTokens},
-		{"PruneIgnoresHugeTokens", pruneIgnoresHugeTokens},
+		{"Prune", func(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+			rowstest.PruneKeepsTokens(t, lockTable(t, server, pool, "pruned"))
+			rowstest.PruneIgnoresHugeTokens(t, lockTable(t, server, pool, "forged"))
+		}},
 		{"WantedBeforeListening", wantedBeforeListening},
 		{"Unlisted", unusableDatabases},
 		{"StalledInTransaction", stalledInTransaction},
 		{"DiskError", diskError},
 	} {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, server, pool) })
+	}
+}
+
+// encodings has clients whose connections have different encodings contend for a lock.
+func encodings(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
+	must(t, pool, "CREATE ROLE latin LOGIN; ALTER ROLE latin SET client_encoding = 'LATIN1'; GRANT CREATE ON SCHEMA public TO latin")
+	latin, table := as(t, server, "latin"), pglock.Table("schlösser")
+	for holder, second := range map[driver.Driver]driver.Driver{
+		newDriver(t, latin, table): newDriver(t, pool, table),
+		newSession(t, latin):       newSession(t, pool),
+	} {
+		l := acquire(t, holder, request("schlüssel", "a"))
+		mustBeHeld(t, second, "schlüssel", "with another encoding")
+		release(t, l)
+	}
+	d := newDriver(t, latin)
+	token := acquire(t, d, request("schlüssel", "a")).Grant().Token
+	err := pgx.BeginFunc(t.Context(), latin, func(tx pgx.Tx) error { return d.IsOwner(t.Context(), tx, "schlüssel", token) })
+	if err != nil {
+		t.Errorf("IsOwner in a transaction with another encoding = %v", err)
 	}
 }
 
@@ -246,41 +269,29 @@ func tokenAheadOfClock(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	release(t, acquire(t, d, request("ahead", "a")))
 	must(t, pool, "UPDATE snib_locks SET token = token + 3600000000 WHERE name = 'ahead'")
 	last := query[int64](t, pool, "SELECT token FROM snib_locks WHERE name = 'ahead'")
-	for _, modify := range []func(driver.Request) driver.Request{
-		func(r driver.Request) driver.Request { return r },
-		func(r driver.Request) driver.Request { r.Shared = true; return r },
-		func(r driver.Request) driver.Request { r.Slots = 2; return r },
-	} {
-		l := acquire(t, d, modify(request("ahead", "b")))
-		if got := int64(l.Grant().Token); got != last+1 {
-			t.Errorf("Token = %d, want %d: one more than the stored one", got, last+1)
-		}
-		last++
-		release(t, l)
-		one, two := modify(request("ahead", "c")), modify(request("ahead", "d"))
-		if one.Shared || one.Slots > 0 { // another holder beside it is allowed
-			a, b := acquire(t, d, one), acquire(t, d, two)
-			if last += 2; int64(b.Grant().Token) != last {
-				t.Errorf("Token beside another holder = %d, want %d", b.Grant().Token, last)
-			}
-			release(t, a)
-			release(t, b)
-		}
-		token, err := d.Token(t.Context(), "ahead")
-		if last++; err != nil || int64(token) != last {
-			t.Errorf("Token = %d, %v, want %d", token, err, last)
+	expect := func(what string, token uint64) {
+		t.Helper()
+		if last++; int64(token) != last {
+			t.Errorf("%s = %d, want %d: one more than the stored one", what, token, last)
 		}
 	}
-}
-
-// pruneKeepsTokens prunes a row whose token is greater than the clock.
-func pruneKeepsTokens(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
-	rowstest.PruneKeepsTokens(t, lockTable(t, server, pool, "pruned"))
-}
-
-// pruneIgnoresHugeTokens has somebody write tokens that are far ahead of the clock.
-func pruneIgnoresHugeTokens(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
-	rowstest.PruneIgnoresHugeTokens(t, lockTable(t, server, pool, "forged"))
+	for _, kind := range []driver.Request{{}, {Shared: true}, {Slots: 2}} {
+		req := request("ahead", "b")
+		req.Shared, req.Slots = kind.Shared, kind.Slots
+		first := acquire(t, d, req)
+		expect("Token", first.Grant().Token)
+		if req.Shared || req.Slots > 0 { // another holder beside it is allowed
+			req.ID = "c"
+			second := acquire(t, d, req)
+			expect("Token beside another holder", second.Grant().Token)
+			release(t, second)
+		}
+		release(t, first)
+		token, err := d.Token(t.Context(), "ahead")
+		if expect("Token of the driver", token); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // wantedBeforeListening has the other process wait before the holder's connection for
@@ -481,4 +492,18 @@ func TestLockedRow(t *testing.T) {
 	t.Run("Rows", func(t *testing.T) { rowstest.LockedRow(t, open, lock) })
 	waits := func() bool { return blocked(t, pool) > 0 }
 	t.Run("Renew", func(t *testing.T) { rowstest.RenewBesideLockedRows(t, open(), lock, waits) })
+	t.Run("RenewMany", func(t *testing.T) {
+		count := &counter{}
+		d := newDriver(t, dialWith(t, server.URL(), func(c *pgxpool.Config) { c.ConnConfig.Tracer = count }))
+		var due []driver.Lease
+		for i := range 5 {
+			due = append(due, acquire(t, d, request(fmt.Sprint("many ", i), "a")))
+			defer lock(fmt.Sprint("many ", i))()
+		}
+		before := count.n.Load()
+		d.Renew(t.Context(), due)
+		if sent := count.n.Load() - before; sent > 15 { // the listener may begin meanwhile
+			t.Errorf("Renew has sent %d statements, and waited for one locked row after another", sent)
+		}
+	})
 }

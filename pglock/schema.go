@@ -31,15 +31,8 @@ func Schema(table string) (string, error) {
 // examine checks that the database and the table are usable. It creates the table if there is none.
 func (d *Driver) examine(ctx context.Context) error {
 	var encoding string
-	var standby bool
 	var found int
-	err := d.query(ctx, d.sql.Examine, nil, func(row pgx.Rows) error {
-		err := row.Scan(&encoding, &standby, &found)
-		if err == nil && standby {
-			err = errStandby
-		}
-		return err
-	})
+	err := d.query(ctx, d.sql.Examine, nil, func(row pgx.Rows) error { return row.Scan(&encoding, &found) })
 	switch {
 	case code(err) == undefinedColumn || code(err) == undefinedFunction || code(err) == wrongObjectType:
 		return driver.Invalidf("table %s: it is not one of ours (%w); name another with the option Table",
@@ -78,13 +71,13 @@ func (d *Driver) create(ctx context.Context) error {
 }
 
 // txOptions returns the options of the driver's transactions, which override the user's defaults:
-// our own contexts limit their time. Before version 17, transactions have no limit as a whole.
-// If this process stops or vanishes within one, its rows are soon free again.
+// our own contexts limit their time. If this process stops or vanishes within one, its rows are
+// soon free again. Servers before version 17 don't know transaction_timeout.
 func txOptions() pgx.TxOptions {
 	return pgx.TxOptions{BeginQuery: fmt.Sprintf(`BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
-		SET LOCAL idle_in_transaction_session_timeout = %d;
-		SELECT set_config(v, '0', true) FROM unnest('{statement_timeout,lock_timeout,transaction_timeout}'::text[]) v
-		WHERE current_setting(v, true) <> '0'`, driverkit.CallTimeout.Milliseconds())}
+		SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = %d;
+		SELECT set_config('transaction_timeout', '0', true) WHERE current_setting('transaction_timeout', true) <> '0'`,
+		driverkit.CallTimeout.Milliseconds())}
 }
 
 func (d *Driver) prune(ctx context.Context, unused time.Duration) error {

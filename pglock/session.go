@@ -64,10 +64,7 @@ var _ driver.Driver = (*Session)(nil)
 // does not contact the server. An option that is invalid, or that only [New] uses, is a
 // [driver.ErrInvalid].
 func NewSession(pool *pgxpool.Pool, opts ...Option) (*Session, error) {
-	c, err := newConfig(pool, opts)
-	if err == nil && c.rowOption != "" {
-		err = driver.Invalidf("option %s: only New uses it", c.rowOption)
-	}
+	c, err := newConfig("NewSession", pool, opts)
 	if err != nil {
 		return nil, err
 	}

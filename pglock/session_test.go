@@ -33,8 +33,6 @@ func TestSession(t *testing.T) {
 		{"DeadWaiterIsSkipped", deadWaiterIsSkipped},
 		{"EndsWhileGranted", endsWhileGranted},
 		{"WaiterOfEndedMain", waiterOfEndedMain},
-		{"Refusals", sessionRefusals},
-		{"ShownToOthers", shownToOthers},
 	} {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, server, pool) })
 	}
@@ -181,6 +179,11 @@ func keysOfOthers(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 // would grant them.
 func oneKey(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	d := newSession(t, pool, pglock.Keys(func(string) int64 { return 7 }))
+	slots := noWait("one key", "a")
+	slots.Slots = 2
+	if _, err := d.Acquire(t.Context(), slots); !errors.Is(err, driver.ErrInvalid) {
+		t.Errorf("Acquire of a semaphore = %v, want ErrInvalid", err)
+	}
 	l := acquire(t, d, request("one key", "a"))
 	mustBeHeld(t, d, "the same key", "of a name with the same key")
 	release(t, l)
@@ -193,7 +196,7 @@ func oneKey(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
 	release(t, l)
 }
 
-// deadWaiterIsSkipped kills the process of a waiter.
+// deadWaiterIsSkipped kills the process of a waiter, of which others see what it is, and no secret.
 func deadWaiterIsSkipped(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	d := newSession(t, pool)
 	l := acquire(t, d, request("dead waiter", "a"))
@@ -202,6 +205,8 @@ func deadWaiterIsSkipped(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool
 		st, err := d.Status(t.Context(), "dead waiter")
 		if err == nil && len(st.Waiters) != 1 {
 			err = fmt.Errorf("Status = %+v", st)
+		} else if err == nil && (st.Waiters[0].Holder.PID == 0 || st.Waiters[0].Holder.Host == "" || st.Waiters[0].ID != "") {
+			t.Fatalf("Status = %+v, want the process of the waiter, and not its secret", st)
 		}
 		return err
 	})
@@ -216,36 +221,19 @@ func TestSessionPooled(t *testing.T) {
 	t.Parallel()
 	server := pgtest.Start(t)
 	transaction, session := pgtest.Pool(t, server, "transaction"), pgtest.Pool(t, server, "session")
-	direct := dial(t, server.URL()).Config().ConnConfig
-	for _, tt := range []struct {
-		name    string
-		url     string
-		opts    []pglock.Option
-		refused bool
-	}{
-		{"Transaction", transaction.URL(), nil, true},
-		{"Session", session.URL(), nil, true},
-		{"Past", transaction.URL(), []pglock.Option{pglock.Listen(direct)}, false},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			d := newSession(t, dial(t, tt.url), tt.opts...)
-			l, err := d.Acquire(t.Context(), noWait("pooled "+tt.name, "a"))
-			if !tt.refused {
-				if err != nil {
-					t.Fatalf("Acquire = %v", err)
-				}
-				mustBeHeld(t, d, "pooled "+tt.name, "in the same session")
-				if st, err := d.Status(t.Context(), "pooled "+tt.name); err != nil || len(st.Holders) != 1 {
-					t.Errorf("Status through a pooler = %+v, %v", st, err)
-				}
-				release(t, l)
-				return
-			}
-			if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "pooler") {
-				t.Errorf("Acquire through a pooler = %v, want ErrInvalid with the reason", err)
-			}
-		})
+	for _, pooler := range []*pgtest.Server{transaction, session} {
+		_, err := newSession(t, dial(t, pooler.URL())).Acquire(t.Context(), noWait("pooled", "a"))
+		if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), "pooler") {
+			t.Errorf("Acquire through a pooler = %v, want ErrInvalid with the reason", err)
+		}
 	}
+	past := newSession(t, dial(t, transaction.URL()), pglock.Listen(dial(t, server.URL()).Config().ConnConfig))
+	l := acquire(t, past, noWait("pooled", "a"))
+	mustBeHeld(t, past, "pooled", "in the same session")
+	if st, err := past.Status(t.Context(), "pooled"); err != nil || len(st.Holders) != 1 {
+		t.Errorf("Status through a pooler = %+v, %v", st, err)
+	}
+	release(t, l)
 }
 
 // endsWhileGranted cuts a session off when the server has given it the lock. The same Acquire opens
@@ -284,46 +272,6 @@ func waiterOfEndedMain(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) 
 	})
 	w.Running(t, "while another holds")
 	release(t, l)
-	release(t, w.Get(t))
-}
-
-// sessionRefusals sends requests that need a table.
-func sessionRefusals(t *testing.T, _ *pgtest.Server, pool *pgxpool.Pool) {
-	d := newSession(t, pool)
-	for name, change := range map[string]func(*driver.Request){
-		"Slots":    func(r *driver.Request) { r.Slots = 2 },
-		"Detached": func(r *driver.Request) { r.Detached = true },
-	} {
-		req := noWait("refused", "a")
-		change(&req)
-		if _, err := d.Acquire(t.Context(), req); !errors.Is(err, driver.ErrInvalid) {
-			t.Errorf("%s: Acquire = %v, want ErrInvalid", name, err)
-		}
-	}
-	for name, err := range map[string]error{
-		"List":  d.List(t.Context(), "", func(driver.Status) bool { return true }),
-		"Break": d.Break(t.Context(), "refused", "a"),
-	} {
-		if !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("%s = %v, want ErrUnsupported", name, err)
-		}
-	}
-}
-
-// shownToOthers checks what PostgreSQL knows of holders and waiters.
-func shownToOthers(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
-	p := hold(t, server.URL(), true, request("shown", "a"))
-	p.Expect("held")
-	d := newSession(t, pool)
-	w := livetest.Waiting(t, d, request("shown", "b"))
-	st, err := newSession(t, pool).Status(t.Context(), "shown")
-	if err != nil || len(st.Holders) != 1 || len(st.Waiters) != 1 {
-		t.Fatalf("Status = %+v, %v; want a holder and a waiter", st, err)
-	}
-	if h := st.Holders[0]; h.Holder.PID == 0 || h.Holder.Host == "" || h.ID != "" || h.Foreign != "" {
-		t.Errorf("Holder = %+v, want the process, and not its secret", h)
-	}
-	p.Kill()
 	release(t, w.Get(t))
 }
 

@@ -115,7 +115,7 @@ func (d *Driver) sendHeartbeat(ctx context.Context, names, nonces []string) (map
 func (d *Driver) readStates(ctx context.Context, sql string, names []string, args ...any) (map[string]*state, error) {
 	states := map[string]*state{}
 	err := driverkit.Isolate(names, isMalformed, func(some []string) error {
-		found := map[string]*state{} // if the statement fails, what it returned was rolled back
+		found := map[string]*state{}
 		err := d.run(ctx, func() {}, func() { clear(found) }, sql, append([]any{some}, args...), func(row pgx.Rows) error {
 			s, err := scanState(row)
 			found[s.Name] = s

@@ -139,7 +139,7 @@ func checkTransaction(ctx context.Context, tx Transaction) error {
 	case err != nil:
 		return err
 	case standby:
-		return errStandby
+		return errDemoted
 	case level == "repeatable read" || level == "serializable":
 		return driver.Invalidf("transaction: it is %s, and would not see what the previous holder has written; "+
 			"use READ COMMITTED", strings.ToUpper(level))
@@ -181,12 +181,12 @@ func (d *Driver) IsOwner(ctx context.Context, tx Transaction, name string, token
 	if err := driver.CheckName(name); err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, d.sql.LockRow, name); err != nil {
+	if _, err := tx.Exec(ctx, d.sql.LockRow, []byte(name)); err != nil {
 		return err
 	}
 	var n int
 	// A second statement reads the clock, because the first one may have waited for the row.
-	if err := tx.QueryRow(ctx, d.sql.Current, name, int64(token)).Scan(&n); err != nil {
+	if err := tx.QueryRow(ctx, d.sql.Current, []byte(name), int64(token)).Scan(&n); err != nil {
 		return d.rowError(name, err)
 	}
 	if n == 0 {

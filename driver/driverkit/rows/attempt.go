@@ -112,7 +112,7 @@ func (a *Attempt) runRound(ctx context.Context) (*Lease, time.Duration, error) {
 		a.served = a.served || a.Queued || l != nil
 		return l, time.Hour, err // notifications and polls wake it
 	}
-	full := ctx.Err() == nil && a.d.NoteFull(err) // it has not executed the request
+	full := ctx.Err() == nil && errors.Is(err, driver.ErrFull) // it has not executed the request
 	a.lastErr, a.late = err, a.late || a.pending && !full
 	a.served = a.served || a.Queued || full
 	pause, again := a.outage.AgainWithin(a.Req.RetryLimit(), sentAt, err)
@@ -137,7 +137,7 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 		return // the store refused the request, or never got it
 	}
 	nonce, done := a.Entry.Nonce, make(chan struct{})
-	remove := a.removal()
+	remove, lapses := a.removal(), !a.Queued
 	task := func() {
 		defer close(done)
 		inner, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), driverkit.CleanupTimeout, errNoAnswer)
@@ -145,7 +145,7 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 		if l != nil {
 			l.lose(nil) // nobody is told of its end
 		}
-		a.d.registry.recordCleanup(nonce, remove, remove(inner))
+		a.d.registry.recordCleanup(nonce, remove, lapses, remove(inner))
 	}
 	if !a.d.Life.Go(task) {
 		go task()
@@ -170,8 +170,7 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 
 // removal returns a function that removes the entry of the attempt from its row, unless that is a
 // lease that has lapsed: a place may last as long as the process. If the store may still write the
-// entry, this must be repeated for [driverkit.CallTimeout]. In a long outage, a lease beyond
-// maxCleanups is left to its TTL.
+// entry, this must be repeated for [driverkit.CallTimeout].
 func (a *Attempt) removal() func(context.Context) error {
 	d, name, nonce := a.d, a.Req.Name, a.Entry.Nonce // the attempt itself may be large
 	var lastDue time.Time                            // the last removal is not before this time
@@ -184,11 +183,8 @@ func (a *Attempt) removal() func(context.Context) error {
 			return nil
 		}
 		err := d.backend.Remove(ctx, name, nonce)
-		switch {
-		case err == nil && time.Now().Before(lastDue):
+		if err == nil && time.Now().Before(lastDue) {
 			return errRemoveAgain
-		case lapses && errors.Is(err, driver.ErrUnavailable) && d.registry.crowded.Load():
-			return nil
 		}
 		return err
 	}

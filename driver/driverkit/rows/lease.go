@@ -101,7 +101,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	err := l.release(ctx, false)
 	if err != nil {
 		key := l.Req.Name + "\x00" + l.ID() // a service may ask for the same release again and again
-		l.d.registry.recordCleanup(key, func(ctx context.Context) error { return l.release(ctx, true) }, err)
+		l.d.registry.recordCleanup(key, func(ctx context.Context) error { return l.release(ctx, true) }, false, err)
 	}
 	return err
 }
@@ -119,7 +119,6 @@ func (l *Lease) release(ctx context.Context, retried bool) error {
 	}
 	l.d.registry.removeLease(l)
 	freed, err := l.d.backend.Release(ctx, l)
-	l.d.NoteFull(err)
 	if err != nil {
 		return err // the caller may call Release again
 	}

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -32,8 +31,7 @@ type registry struct {
 
 	// pendingCleanup has the removals to be retried, by nonce, and the releases, by name and id.
 	pendingCleanup map[string]func(context.Context) error
-	crowded        atomic.Bool // maxCleanups are pending
-	cleaning       bool        // the goroutine of the cleaner runs
+	cleaning       bool // the goroutine of the cleaner runs
 
 	lastArrival uint64        // of the attempt that was queued last
 	polling     bool          // the goroutine of the poller runs
@@ -153,13 +151,16 @@ func (d *Driver) IsAttempt(nonce string) bool {
 
 // recordCleanup records the result err of fn, which removes the entry with this key from its row.
 // If the store was unavailable, or err is errRemoveAgain, the cleaner retries fn until the driver
-// is closed.
-func (w *registry) recordCleanup(key string, fn func(context.Context) error, err error) {
+// is closed. What maxCleanups leaves no room for is left to lapse, if it does.
+func (w *registry) recordCleanup(key string, fn func(context.Context) error, lapses bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	defer func() { w.crowded.Store(len(w.pendingCleanup) >= maxCleanups) }()
-	if !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, errRemoveAgain) {
+	_, pending := w.pendingCleanup[key]
+	switch {
+	case !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, errRemoveAgain):
 		delete(w.pendingCleanup, key)
+		return
+	case lapses && !pending && len(w.pendingCleanup) >= maxCleanups:
 		return
 	}
 	w.pendingCleanup[key] = fn
@@ -208,7 +209,7 @@ func (w *registry) retryCleanups(timeout time.Duration) error {
 	w.mu.Unlock()
 	for key, fn := range pending {
 		failed := fn(ctx)
-		w.recordCleanup(key, fn, failed)
+		w.recordCleanup(key, fn, false, failed)
 		if errors.Is(failed, driver.ErrUnavailable) {
 			return failed
 		}
@@ -361,15 +362,12 @@ func (d *Driver) MustYield() bool {
 	return last != nil && time.Since(*last) < yieldTime // by a clock that nobody sets
 }
 
-// NoteFull reports whether err says that the server has no connection left, and notes that: see
-// [Driver.MustYield]. Acquire, Release and polls call it; what is not in this package, such as
-// Renew, must do so, too.
-func (d *Driver) NoteFull(err error) bool {
-	full := errors.Is(err, driver.ErrFull)
-	if full {
+// NoteFull notes whether err says that the server has no connection left, see [Driver.MustYield].
+// The backend calls it for all errors of its statements.
+func (d *Driver) NoteFull(err error) {
+	if errors.Is(err, driver.ErrFull) {
 		d.lastFull.Store(new(time.Now()))
 	}
-	return full
 }
 
 // runPoller polls until no attempt waits any more. It keeps the waiters alive in the store, and
@@ -400,7 +398,6 @@ func (w *registry) runPoller() {
 		lastPoll = time.Now()
 		heartbeatDue := lastPoll.Sub(lastHeartbeat) >= HeartbeatInterval*9/10
 		err := w.poll(heartbeatDue, outage.Timeout(HeartbeatTimeout/2))
-		w.d.NoteFull(err)
 		if heartbeatDue && err == nil {
 			lastHeartbeat = lastPoll
 		}

@@ -46,8 +46,8 @@ const (
 	// the lease was broken. Most leases have ended by then.
 	listenDelay = 200 * time.Millisecond
 
-	// maxCleanups is from how many pending cleanups on a lease that nobody got is left to its TTL.
-	// They fill the memory, and go to the store one by one when it is back.
+	// maxCleanups is from how many pending cleanups on another lease that nobody got is left to its
+	// TTL. They fill the memory, and go to the store one by one when it is back.
 	maxCleanups = 10_000
 )
 
