@@ -174,7 +174,7 @@ func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 			calls.Go(func() {
 				err := d.renewBatch(ctx, due, batch, answers, false)
 				if isMoving(err) || isForbidden(err) && len(batch) > 1 {
-					d.renewEach(ctx, due, batch, answers, isMoving(err))
+					d.renewEach(ctx, due, batch, answers)
 				}
 			})
 		}
@@ -197,13 +197,14 @@ func (d *Driver) renewBatch(ctx context.Context, due []driver.Lease, indexes []i
 // renewEach renews leases one by one: some have names that are forbidden to our user, or their slot
 // is moving to another node of a Cluster, and keys that are on different nodes can't be used in one
 // call. The key of an exclusive lock is on one node only, and will do until the move ends.
-func (d *Driver) renewEach(ctx context.Context, due []driver.Lease, indexes []int, answers []driver.Renewal,
-	moving bool) {
+func (d *Driver) renewEach(ctx context.Context, due []driver.Lease, indexes []int, answers []driver.Renewal) {
 	var calls sync.WaitGroup
 	for _, index := range indexes {
 		calls.Go(func() {
-			lockOnly := moving && due[index].(*lease).isExclusive()
-			_ = d.renewBatch(ctx, due, []int{index}, answers, lockOnly) // the answers have the error
+			err := d.renewBatch(ctx, due, []int{index}, answers, false)
+			if isMoving(err) && due[index].(*lease).isExclusive() {
+				_ = d.renewBatch(ctx, due, []int{index}, answers, true) // the answers have the error
+			}
 		})
 	}
 	calls.Wait()
