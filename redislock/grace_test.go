@@ -217,13 +217,12 @@ func TestPromotion(t *testing.T) {
 	}
 }
 
-// TestPromotedWithoutMemory promotes servers, in every way, that know of no lock and are older than
-// any lease. They may lack leases of the old master all the same, so they grant nothing yet.
+// TestPromotedWithoutMemory promotes servers that know of no lock and are older than any lease, by
+// hand and by an election. They may lack leases of the old master all the same, so they grant
+// nothing yet.
 func TestPromotedWithoutMemory(t *testing.T) {
 	t.Parallel()
-	byHand := func(t *testing.T, n *redistest.Node) *redistest.Node {
-		t.Helper()
-		aged(t, n)
+	byHand := func(n *redistest.Node) *redistest.Node {
 		n.Must("REPLICAOF", "NO", "ONE")
 		return n
 	}
@@ -231,23 +230,24 @@ func TestPromotedWithoutMemory(t *testing.T) {
 		"Unused": func(t *testing.T) *redistest.Node {
 			n := redistest.Single(t)
 			follow(t, n, redistest.Single(t))
-			return byHand(t, n)
+			return byHand(n)
 		},
 		"NeverSynced": func(t *testing.T) *redistest.Node {
 			n := redistest.Single(t)
 			n.Must("REPLICAOF", "127.0.0.1", "1")
-			return byHand(t, n)
+			return byHand(n)
 		},
 		"Cluster": func(t *testing.T) *redistest.Node {
 			c := redistest.Cluster(t)
-			aged(t, c.Nodes()[0])
 			slot := c.SlotOf("job")
 			return c.WaitForFailover(slot, c.KillMasterOf(slot))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := askAt(promoted(t), ":{job}", "1000", "2000", "first", "x", "0"); got != "e 2000" {
+			n := promoted(t)
+			aged(t, n)
+			if got := askAt(n, ":{job}", "1000", "2000", "first", "x", "0"); got != "e 2000" {
 				t.Errorf("the first request after the promotion: %q, want e 2000, which is the floor", got)
 			}
 		})
