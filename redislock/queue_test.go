@@ -343,8 +343,8 @@ func TestGraceOfAnother(t *testing.T) {
 }
 
 // TestHintsToSharers counts the messages to the holders of a shared lock. Each is told of a new
-// waiter, and again by the heartbeats of the first waiter, but not by those of the others. It is told
-// of waiters of other processes only, also by a first waiter of its own.
+// waiter, and again by the heartbeats of the first waiter, but not by those of the others. It is
+// told of waiters of other processes only, also by a first waiter of its own.
 func TestHintsToSharers(t *testing.T) {
 	t.Parallel()
 	node := used(t, redistest.Single(t))
