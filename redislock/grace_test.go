@@ -310,6 +310,8 @@ func TestLaggingReplica(t *testing.T) {
 			"Release":   freed.Release,
 			"Break":     func(ctx context.Context) error { return d.Break(ctx, other.Name, freed.ID()) },
 			"Withdraw":  func(ctx context.Context) error { return d.Withdraw(ctx, name, "a waiter") },
+			"Status":    func(ctx context.Context) error { _, err := d.Status(ctx, name); return err },
+			"List":      func(ctx context.Context) error { return d.List(ctx, name, func(driver.Status) bool { return true }) },
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			if err := do(ctx); !errors.Is(err, driver.ErrUnavailable) {
