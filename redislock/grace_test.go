@@ -291,6 +291,7 @@ func TestDemotedMaster(t *testing.T) {
 func TestLaggingReplica(t *testing.T) {
 	t.Parallel()
 	master, replica := used(t, redistest.Single(t)), redistest.Single(t)
+	replica.Must("SET", "freed at the master", "its holder")
 	replica.Must("REPLICAOF", "127.0.0.1", "1")
 	proxy := livetest.NewProxy(t, master.Addr())
 	d := open(t, at(proxy.Addr()))
@@ -311,6 +312,12 @@ func TestLaggingReplica(t *testing.T) {
 			"Break":     func(ctx context.Context) error { return d.Break(ctx, other.Name, freed.ID()) },
 			"Withdraw":  func(ctx context.Context) error { return d.Withdraw(ctx, name, "a waiter") },
 			"Status":    func(ctx context.Context) error { _, err := d.Status(ctx, name); return err },
+			"Acquire": func(ctx context.Context) error {
+				req := mode.as(request("freed at the master", "another", time.Minute))
+				req.NoWait = true
+				_, err := d.Acquire(ctx, req)
+				return err
+			},
 			"List":      func(ctx context.Context) error { return d.List(ctx, name, func(driver.Status) bool { return true }) },
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)

@@ -81,7 +81,6 @@ end
 -- served the queue. With DurableAOF it also writes something: WAITAOF waits for what this
 -- connection has written, and so for all that was written before that.
 local function answerLost()
-  confirmLost()
   local token = ARGV[3] == '1' and memory()[1]
   if token then redis.call('HSET', KEYS[1], 't', token) end
   serveQueue()
