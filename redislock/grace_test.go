@@ -318,7 +318,7 @@ func TestLaggingReplica(t *testing.T) {
 				_, err := d.Acquire(ctx, req)
 				return err
 			},
-			"List":      func(ctx context.Context) error { return d.List(ctx, name, func(driver.Status) bool { return true }) },
+			"List": func(ctx context.Context) error { return d.List(ctx, name, func(driver.Status) bool { return true }) },
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			if err := do(ctx); !errors.Is(err, driver.ErrUnavailable) {
