@@ -21,9 +21,6 @@ const (
 // verifyLater makes the driver ask the store soon whether a lease still exists, and whether it is
 // wanted. The caller holds Driver.mu.
 func (d *Driver) verifyLater(l *lease) {
-	if d.toVerify == nil {
-		d.toVerify = make(map[*lease]struct{})
-	}
 	d.toVerify[l] = struct{}{}
 	if !d.verifying && !d.life.Over() {
 		d.verifying = true
