@@ -303,6 +303,8 @@ func TestLaggingReplica(t *testing.T) {
 		l := take(t, d, req)
 		other := mode.as(request(name+" that may be freed late", "holder", time.Minute))
 		freed := take(t, d, other)
+		another := mode.as(request("freed at the master", "another", time.Minute))
+		another.NoWait = true
 		proxy.Redirect(replica.Addr())
 		proxy.Cut()
 		for what, do := range map[string]func(context.Context) error{
@@ -312,13 +314,8 @@ func TestLaggingReplica(t *testing.T) {
 			"Break":     func(ctx context.Context) error { return d.Break(ctx, other.Name, freed.ID()) },
 			"Withdraw":  func(ctx context.Context) error { return d.Withdraw(ctx, name, "a waiter") },
 			"Status":    func(ctx context.Context) error { _, err := d.Status(ctx, name); return err },
-			"Acquire": func(ctx context.Context) error {
-				req := mode.as(request("freed at the master", "another", time.Minute))
-				req.NoWait = true
-				_, err := d.Acquire(ctx, req)
-				return err
-			},
-			"List": func(ctx context.Context) error { return d.List(ctx, name, func(driver.Status) bool { return true }) },
+			"Acquire":   func(ctx context.Context) error { _, err := d.Acquire(ctx, another); return err },
+			"List":      func(ctx context.Context) error { return d.List(ctx, name, func(driver.Status) bool { return true }) },
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			if err := do(ctx); !errors.Is(err, driver.ErrUnavailable) {
@@ -373,30 +370,20 @@ func TestScriptFlush(t *testing.T) {
 	node := used(t, redistest.Single(t))
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
 	flush := func() { node.Must("SCRIPT", "FLUSH") }
-	for _, mode := range modes {
-		req := func(id string) driver.Request { return mode.as(request("job"+mode.name, id, time.Minute)) }
-		l := take(t, d1, req("first"))
-		flush()
-		if err := renew(t, d1, l); err != nil {
-			t.Errorf("Renew = %v", err)
-		}
-		flush()
-		writer := req("second")
-		writer.Shared, writer.Slots = false, req("").Slots
-		var waiter <-chan result
-		if mode.name != "Slots" {
-			waiter = wait(t, d2, writer, 1)
-		} else {
-			waiter = begin(t, d2, writer)
-		}
-		flush()
-		status(t, d1, req("").Name)
-		flush()
-		free(t, l)
-		flush()
-		next, _ := granted(t, waiter, enough, "second")
-		free(t, next)
+	l := take(t, d1, request("job", "first", time.Minute))
+	flush()
+	if err := renew(t, d1, l); err != nil {
+		t.Errorf("Renew = %v", err)
 	}
+	flush()
+	waiter := wait(t, d2, request("job", "second", time.Minute), 1)
+	flush()
+	status(t, d1, "job")
+	flush()
+	free(t, l)
+	flush()
+	next, _ := granted(t, waiter, enough, "second")
+	free(t, next)
 	nothingLeft(t, node)
 }
 
