@@ -38,20 +38,15 @@ func evalSaved(ctx context.Context, eval func(context.Context, ...Call) []Reply,
 		return eval(ctx, call)[0], nil
 	}
 	r := eval(ctx, call, waitAOF)
-	return r[0], saveResult(r[1])
-}
-
-// saveResult reads the reply to waitAOF.
-func saveResult(r Reply) error {
-	switch {
-	case r.Err != nil:
-		return &saveError{r.Err.Error()}
-	case len(r.Lines) != 2:
-		return &saveError{fmt.Sprintf("WAITAOF answered %q", r.Lines)}
-	case r.Lines[0] != "1":
-		return &saveError{fmt.Sprintf("it was not written within %v; appendfsync must be always", aofTimeout)}
+	switch saved := r[1]; {
+	case saved.Err != nil:
+		unsaved = &saveError{saved.Err.Error()}
+	case len(saved.Lines) != 2:
+		unsaved = &saveError{fmt.Sprintf("WAITAOF answered %q", saved.Lines)}
+	case saved.Lines[0] != "1":
+		unsaved = &saveError{fmt.Sprintf("it was not written within %v; appendfsync must be always", aofTimeout)}
 	}
-	return nil
+	return r[0], unsaved
 }
 
 // checkDurable rejects a server on which [DurableAOF] promises nothing. With appendfsync everysec,

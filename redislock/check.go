@@ -6,14 +6,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/sniblock/snib/driver"
 )
 
-// After hints that turned out to change nothing, the driver verifies less and less often, so
-// that a flood of messages does not become a flood of calls.
+// While hints keep coming, the driver verifies less and less often, so that a flood of messages
+// does not become a flood of calls.
 const (
 	minHintPause = 5 * time.Millisecond
 	maxHintPause = 500 * time.Millisecond
@@ -22,9 +21,6 @@ const (
 // verifyLater makes the driver ask the store soon whether a lease still exists, and whether it is
 // wanted. The caller holds Driver.mu.
 func (d *Driver) verifyLater(l *lease) {
-	if d.toVerify == nil {
-		d.toVerify = make(map[*lease]struct{})
-	}
 	d.toVerify[l] = struct{}{}
 	if !d.verifying && !d.life.Over() {
 		d.verifying = true
@@ -50,19 +46,14 @@ func (d *Driver) verifyLoop() {
 			return
 		}
 		var sent sync.WaitGroup
-		var ended atomic.Bool
 		for _, leases := range slots {
 			sent.Go(func() {
 				for some := range slices.Chunk(leases, maxRenewals) { // after a reconnect, it is all leases
-					if d.verify(some) {
-						ended.Store(true)
-					}
+					d.verify(some)
 				}
 			})
 		}
-		if sent.Wait(); ended.Load() {
-			pause = minHintPause
-		}
+		sent.Wait()
 		select {
 		case <-time.After(pause):
 		case <-d.life.Done():
@@ -71,9 +62,8 @@ func (d *Driver) verifyLoop() {
 }
 
 // verify asks the store whether leases still exist, and whether another process waits for the lock.
-// It tells the holders, and reports whether a lease has ended. Leases that it learns nothing about
-// stay in toVerify.
-func (d *Driver) verify(leases []*lease) (ended bool) {
+// It tells the holders. Leases that it learns nothing about stay in toVerify.
+func (d *Driver) verify(leases []*lease) {
 	ctx, cancel := context.WithTimeout(d.life.Context(), batchTimeout)
 	defer cancel()
 	commands, errs := make([]command, len(leases)), make([]error, len(leases))
@@ -91,7 +81,6 @@ func (d *Driver) verify(leases []*lease) (ended bool) {
 			d.mu.Unlock()
 		case errs[i] != nil: // the next renewal reports it
 		case commands[i].answer == answerNoHold && d.removeLease(l): // and not released meanwhile
-			ended = true
 			if l.req.OnLost != nil {
 				l.req.OnLost(driver.ErrLost)
 			}
@@ -99,5 +88,4 @@ func (d *Driver) verify(leases []*lease) (ended bool) {
 			l.markWanted()
 		}
 	}
-	return ended
 }

@@ -61,8 +61,7 @@ type Call struct {
 	Keys, Args []string
 }
 
-// A Reply is the result of a call: an array of strings, or an error. The reply of a command is
-// what [LinesOf] makes of it.
+// A Reply is the result of a call: what [LinesOf] makes of it, or an error.
 type Reply struct {
 	Lines []string
 	Err   error
@@ -74,6 +73,8 @@ func LinesOf(reply any) (lines []string) {
 	switch r := reply.(type) {
 	case nil:
 		return nil
+	case string:
+		return []string{r}
 	case []any:
 		for _, element := range r {
 			lines = append(lines, LinesOf(element)...)

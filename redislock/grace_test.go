@@ -217,13 +217,12 @@ func TestPromotion(t *testing.T) {
 	}
 }
 
-// TestPromotedWithoutMemory promotes servers, in every way, that know of no lock and are older than
-// any lease. They may lack leases of the old master all the same, so they grant nothing yet.
+// TestPromotedWithoutMemory promotes servers that know of no lock and are older than any lease, by
+// hand and by an election. They may lack leases of the old master all the same, so they grant
+// nothing yet.
 func TestPromotedWithoutMemory(t *testing.T) {
 	t.Parallel()
-	byHand := func(t *testing.T, n *redistest.Node) *redistest.Node {
-		t.Helper()
-		aged(t, n)
+	byHand := func(n *redistest.Node) *redistest.Node {
 		n.Must("REPLICAOF", "NO", "ONE")
 		return n
 	}
@@ -231,23 +230,24 @@ func TestPromotedWithoutMemory(t *testing.T) {
 		"Unused": func(t *testing.T) *redistest.Node {
 			n := redistest.Single(t)
 			follow(t, n, redistest.Single(t))
-			return byHand(t, n)
+			return byHand(n)
 		},
 		"NeverSynced": func(t *testing.T) *redistest.Node {
 			n := redistest.Single(t)
 			n.Must("REPLICAOF", "127.0.0.1", "1")
-			return byHand(t, n)
+			return byHand(n)
 		},
 		"Cluster": func(t *testing.T) *redistest.Node {
 			c := redistest.Cluster(t)
-			aged(t, c.Nodes()[0])
 			slot := c.SlotOf("job")
 			return c.WaitForFailover(slot, c.KillMasterOf(slot))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := askAt(promoted(t), ":{job}", "1000", "2000", "first", "x", "0"); got != "e 2000" {
+			n := promoted(t)
+			aged(t, n)
+			if got := askAt(n, ":{job}", "1000", "2000", "first", "x", "0"); got != "e 2000" {
 				t.Errorf("the first request after the promotion: %q, want e 2000, which is the floor", got)
 			}
 		})
@@ -291,6 +291,7 @@ func TestDemotedMaster(t *testing.T) {
 func TestLaggingReplica(t *testing.T) {
 	t.Parallel()
 	master, replica := used(t, redistest.Single(t)), redistest.Single(t)
+	replica.Must("SET", "freed at the master", "its holder")
 	replica.Must("REPLICAOF", "127.0.0.1", "1")
 	proxy := livetest.NewProxy(t, master.Addr())
 	d := open(t, at(proxy.Addr()))
@@ -302,6 +303,8 @@ func TestLaggingReplica(t *testing.T) {
 		l := take(t, d, req)
 		other := mode.as(request(name+" that may be freed late", "holder", time.Minute))
 		freed := take(t, d, other)
+		another := mode.as(request("freed at the master", "another", time.Minute))
+		another.NoWait = true
 		proxy.Redirect(replica.Addr())
 		proxy.Cut()
 		for what, do := range map[string]func(context.Context) error{
@@ -310,6 +313,9 @@ func TestLaggingReplica(t *testing.T) {
 			"Release":   freed.Release,
 			"Break":     func(ctx context.Context) error { return d.Break(ctx, other.Name, freed.ID()) },
 			"Withdraw":  func(ctx context.Context) error { return d.Withdraw(ctx, name, "a waiter") },
+			"Status":    func(ctx context.Context) error { _, err := d.Status(ctx, name); return err },
+			"Acquire":   func(ctx context.Context) error { _, err := d.Acquire(ctx, another); return err },
+			"List":      func(ctx context.Context) error { return d.List(ctx, name, func(driver.Status) bool { return true }) },
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			if err := do(ctx); !errors.Is(err, driver.ErrUnavailable) {
@@ -364,30 +370,20 @@ func TestScriptFlush(t *testing.T) {
 	node := used(t, redistest.Single(t))
 	d1, d2 := open(t, at(node.Addr())), open(t, at(node.Addr()))
 	flush := func() { node.Must("SCRIPT", "FLUSH") }
-	for _, mode := range modes {
-		req := func(id string) driver.Request { return mode.as(request("job"+mode.name, id, time.Minute)) }
-		l := take(t, d1, req("first"))
-		flush()
-		if err := renew(t, d1, l); err != nil {
-			t.Errorf("Renew = %v", err)
-		}
-		flush()
-		writer := req("second")
-		writer.Shared, writer.Slots = false, req("").Slots
-		var waiter <-chan result
-		if mode.name != "Slots" {
-			waiter = wait(t, d2, writer, 1)
-		} else {
-			waiter = begin(t, d2, writer)
-		}
-		flush()
-		status(t, d1, req("").Name)
-		flush()
-		free(t, l)
-		flush()
-		next, _ := granted(t, waiter, enough, "second")
-		free(t, next)
+	l := take(t, d1, request("job", "first", time.Minute))
+	flush()
+	if err := renew(t, d1, l); err != nil {
+		t.Errorf("Renew = %v", err)
 	}
+	flush()
+	waiter := wait(t, d2, request("job", "second", time.Minute), 1)
+	flush()
+	status(t, d1, "job")
+	flush()
+	free(t, l)
+	flush()
+	next, _ := granted(t, waiter, enough, "second")
+	free(t, next)
 	nothingLeft(t, node)
 }
 

@@ -26,26 +26,24 @@ func TestIDs(t *testing.T) {
 		{"Kept", "kept:", ""},
 		{"Binary", "\xff", "not valid UTF-8"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			for _, mode := range modes {
-				req := mode.as(request("job", tt.id, time.Minute))
-				if tt.refused == "" {
-					l := take(t, d, req)
-					// Clients of SETNX and GETSET take a value that begins with a digit for a time.
-					if value, _ := node.Must("GET", "job").(string); value == "" || '0' <= value[0] && value[0] <= '9' {
-						t.Errorf("%s: the value of the lock's key is %q", mode.name, value)
-					}
-					free(t, l)
-					continue
+		for _, mode := range modes {
+			req := mode.as(request("job", tt.id, time.Minute))
+			if tt.refused == "" {
+				l := take(t, d, req)
+				// Clients of SETNX and GETSET take a value that begins with a digit for a time.
+				if value, _ := node.Must("GET", "job").(string); value == "" || '0' <= value[0] && value[0] <= '9' {
+					t.Errorf("%s, %s: the value of the lock's key is %q", tt.name, mode.name, value)
 				}
-				_, err := d.Acquire(t.Context(), req)
-				if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.refused) ||
-					strings.Contains(err.Error(), "xff") {
-					t.Errorf("%s: Acquire for %q = %v, want ErrInvalid with %q and without the id", mode.name, tt.id, err,
-						tt.refused)
-				}
+				free(t, l)
+				continue
 			}
-		})
+			_, err := d.Acquire(t.Context(), req)
+			if !errors.Is(err, driver.ErrInvalid) || !strings.Contains(err.Error(), tt.refused) ||
+				strings.Contains(err.Error(), "xff") {
+				t.Errorf("%s: Acquire for %q = %v, want ErrInvalid with %q and without the id", mode.name, tt.id, err,
+					tt.refused)
+			}
+		}
 	}
 	nothingLeft(t, node)
 }

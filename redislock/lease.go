@@ -61,8 +61,8 @@ func (d *Driver) addLease(l *lease, wanted bool) {
 	}
 	d.mu.Lock()
 	d.leases[l.id], l.until = l, l.grant.Start.Add(l.req.TTL)
-	if d.conf.yieldEvery > 0 {
-		l.yieldTimer = time.AfterFunc(l.untilYield(), l.markWanted)
+	if every := d.conf.yieldEvery; every > 0 { // at its next multiple by the server's clock: a token is the time of its grant
+		l.yieldTimer = time.AfterFunc(every-time.Duration(l.grant.Token)*time.Microsecond%every, l.markWanted)
 	}
 	if wanted {
 		l.markWanted()
@@ -84,14 +84,6 @@ func (d *Driver) removeLease(l *lease) (found bool) {
 		l.yieldTimer.Stop()
 	}
 	return found
-}
-
-// untilYield returns how long a new lease may be handed over within this process until foreign
-// clients should get a chance. That is the next multiple of YieldToForeign by the server's clock: a
-// token is the time of its grant.
-func (l *lease) untilYield() time.Duration {
-	every := l.d.conf.yieldEvery.Microseconds()
-	return time.Duration(every-int64(l.grant.Token)%every) * time.Microsecond
 }
 
 // Lease returns the lease with the given id on a lock, without a request to the store. Another
@@ -174,7 +166,7 @@ func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 			calls.Go(func() {
 				err := d.renewBatch(ctx, due, batch, answers, false)
 				if isMoving(err) || isForbidden(err) && len(batch) > 1 {
-					d.renewEach(ctx, due, batch, answers, isMoving(err))
+					d.renewEach(ctx, due, batch, answers)
 				}
 			})
 		}
@@ -183,42 +175,10 @@ func (d *Driver) renew(ctx context.Context, due []driver.Lease) []driver.Renewal
 	return answers
 }
 
-// renewBatch renews the leases at the given indexes in one call, and returns the error of that.
+// renewBatch renews the leases at the given indexes of due, which are of one slot, in one call, and
+// returns the error of that. With lockOnly, the call names no keys but those of the locks.
 func (d *Driver) renewBatch(ctx context.Context, due []driver.Lease, indexes []int, answers []driver.Renewal,
 	lockOnly bool) error {
-	sent := driver.Now()
-	reply, unsaved := evalSaved(ctx, d.eval, d.renewCall(due, indexes, lockOnly), d.conf.durable)
-	for n, index := range indexes {
-		answers[index] = renewalResult(reply, unsaved, n, len(indexes), sent)
-	}
-	return reply.Err
-}
-
-// renewEach renews leases one by one: some have names that are forbidden to our user, or their slot
-// is moving to another node of a Cluster, and keys that are on different nodes can't be used in one
-// call. The key of an exclusive lock is on one node only, and will do until the move ends.
-func (d *Driver) renewEach(ctx context.Context, due []driver.Lease, indexes []int, answers []driver.Renewal,
-	moving bool) {
-	var calls sync.WaitGroup
-	for _, index := range indexes {
-		calls.Go(func() {
-			lockOnly := moving && due[index].(*lease).isExclusive()
-			_ = d.renewBatch(ctx, due, []int{index}, answers, lockOnly) // the answers have the error
-		})
-	}
-	calls.Wait()
-}
-
-// maxRenewals bounds the leases of one call.
-const maxRenewals = 1000
-
-// isExclusive reports whether the lease is known to be exclusive: of a lease that another process
-// has acquired, only the store knows.
-func (l *lease) isExclusive() bool { return mode(l.req) == modeExclusive && l.grant.Token != 0 }
-
-// renewCall makes the call that extends the leases at the given indexes of due, which are of one
-// slot. With lockOnly, it names no keys but those of the locks.
-func (d *Driver) renewCall(due []driver.Lease, indexes []int, lockOnly bool) Call {
 	keys := make([]string, 0, 2+2*len(indexes))
 	args := append(make([]string, 0, 2+2*len(indexes)), d.sender.floor, d.sender.maxTTL)
 	if slot := due[indexes[0]].(*lease).slot; !lockOnly {
@@ -232,8 +192,36 @@ func (d *Driver) renewCall(due []driver.Lease, indexes []int, lockOnly bool) Cal
 		}
 		args = append(args, l.jsonID, l.ttl)
 	}
-	return Call{Script: renewScript, Keys: keys, Args: args}
+	sent := driver.Now()
+	reply, unsaved := evalSaved(ctx, d.eval, Call{Script: renewScript, Keys: keys, Args: args}, d.conf.durable)
+	for n, index := range indexes {
+		answers[index] = renewalResult(reply, unsaved, n, len(indexes), sent)
+	}
+	return reply.Err
 }
+
+// renewEach renews leases one by one: some have names that are forbidden to our user, or their slot
+// is moving to another node of a Cluster, and keys that are on different nodes can't be used in one
+// call. The key of an exclusive lock is on one node only, and will do until the move ends.
+func (d *Driver) renewEach(ctx context.Context, due []driver.Lease, indexes []int, answers []driver.Renewal) {
+	var calls sync.WaitGroup
+	for _, index := range indexes {
+		calls.Go(func() {
+			err := d.renewBatch(ctx, due, []int{index}, answers, false)
+			if isMoving(err) && due[index].(*lease).isExclusive() {
+				_ = d.renewBatch(ctx, due, []int{index}, answers, true) // the answers have the error
+			}
+		})
+	}
+	calls.Wait()
+}
+
+// maxRenewals bounds the leases of one call.
+const maxRenewals = 1000
+
+// isExclusive reports whether the lease is known to be exclusive: of a lease that another process
+// has acquired, only the store knows.
+func (l *lease) isExclusive() bool { return mode(l.req) == modeExclusive && l.grant.Token != 0 }
 
 // renewalResult reads the answer for the n-th lease of a batch of the given size.
 func renewalResult(r Reply, unsaved error, n, size int, sent driver.Instant) driver.Renewal {

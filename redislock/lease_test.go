@@ -3,6 +3,7 @@ package redislock_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -102,4 +103,32 @@ func TestWantedBeforeListening(t *testing.T) {
 		free(t, l)
 		granted(t, waiting, enough, "the waiter")
 	})
+}
+
+// A movingConn is to a server that refuses calls as a node does whose slot is half moved, and the
+// names of others: it has one key of each lock, and looks at the rights first.
+type movingConn struct{ redislock.Conn }
+
+func (c movingConn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Reply {
+	switch keys := calls[0].Keys; {
+	case slices.Contains(keys, "theirs"):
+		return []redislock.Reply{{Err: &redislock.ReplyError{Text: "NOPERM No permissions to access a key"}}}
+	case len(keys) > 1:
+		return []redislock.Reply{{Err: &redislock.ReplyError{Text: "TRYAGAIN Multiple keys request during rehashing of slot"}}}
+	}
+	return c.Conn.Eval(ctx, calls...)
+}
+
+// TestRenewBesideForbiddenName renews a lease together with one whose name is forbidden, while the
+// slot of both is half moved.
+func TestRenewBesideForbiddenName(t *testing.T) {
+	t.Parallel()
+	node := used(t, redistest.Single(t))
+	d := open(t, at(node.Addr()))
+	ours, theirs := take(t, d, request("ours", "holder", time.Minute)), take(t, d, request("theirs", "holder", time.Minute))
+	moving := openOn(t, node, func(c redislock.Conn) redislock.Conn { return movingConn{c} })
+	r := moving.Renew(t.Context(), []driver.Lease{theirs, ours})
+	if r[0].Err == nil || errors.Is(r[0].Err, driver.ErrLost) || r[1].Err != nil {
+		t.Errorf("Renew = %v for the forbidden one, %v for the other; want an error and none", r[0].Err, r[1].Err)
+	}
 }

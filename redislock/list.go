@@ -147,6 +147,9 @@ func (d *Driver) scan(ctx context.Context, pattern, keyType string,
 		return driver.ErrClosed
 	}
 	masters, err := d.conn.Masters(ctx)
+	if err == nil && !d.conn.IsCluster() { // a replica that has no key would pass for a store without locks
+		err = d.readKeys(ctx, []string{d.sender.metaKey(0)}, false, 0, func(string, snapshot) {})
+	}
 	if err != nil {
 		return asUnavailable(err)
 	}

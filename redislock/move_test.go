@@ -101,3 +101,30 @@ func TestMoveCancelled(t *testing.T) {
 		})
 	}
 }
+
+// TestKeptWhileSlotMoves frees the only hold of a semaphore, which MinHold keeps, when the move of
+// its slot has begun. To change the hold must not delete its key: the node would take that for one
+// that has been moved, and whoever waits would get the lock too early.
+func TestKeptWhileSlotMoves(t *testing.T) {
+	t.Parallel()
+	c := redistest.Cluster(t)
+	o := rueidis.ClientOption{InitAddress: c.Addrs()}
+	d := open(t, o, redislock.FailoverGrace(false))
+	req := request("job", "holder", time.Minute)
+	req.Slots, req.MinHold = 1, time.Minute
+	held := take(t, d, req)
+	req.ID = "waiter"
+	wait(t, open(t, o, redislock.FailoverGrace(false)), req, 1)
+	slot := c.SlotOf("job")
+	c.MasterOf(slot).Must("SET", "snib.g:{"+redislock.TagOf(uint16(slot))+"}", "") // a script begins if it has all its keys
+	move := c.BeginMove(slot, c.MasterOtherThan(slot))
+	ctx, cancel := context.WithTimeout(t.Context(), moveTTL)
+	defer cancel()
+	if err := held.Release(ctx); err != nil {
+		t.Errorf("Release while the slot moves = %v", err)
+	}
+	move.Cancel()
+	if st := status(t, d, "job"); len(st.Holders) != 1 || st.Holders[0].Holder.Kind != driver.KindKept {
+		t.Errorf("after the release the holders are %+v, want the one that is kept", st.Holders)
+	}
+}

@@ -152,7 +152,8 @@ func start(ctx context.Context, conn Conn, conf config) (*Driver, error) {
 	}
 	d := &Driver{
 		conn: conn, conf: conf,
-		attempts: make(map[uint64]*attempt), leases: make(map[uint64]*lease), life: driverkit.NewLifecycle(),
+		attempts: make(map[uint64]*attempt), leases: make(map[uint64]*lease),
+		toVerify: make(map[*lease]struct{}), life: driverkit.NewLifecycle(),
 	}
 	d.info = newInfo(conf, found)
 	d.sender = sender{

@@ -42,7 +42,7 @@ func (c *rueidisConn) Eval(ctx context.Context, calls ...Call) []Reply {
 	for i := 0; i < len(calls); i++ {
 		e, refused := rueidis.IsRedisErr(results[i].Error())
 		if calls[i].Script == nil || !refused || !e.IsNoScript() {
-			replies[i] = reply(calls[i], results[i])
+			replies[i] = replyOf(results[i])
 			continue
 		}
 		end := i + 1
@@ -50,7 +50,7 @@ func (c *rueidisConn) Eval(ctx context.Context, calls ...Call) []Reply {
 			end++
 		}
 		for _, r := range c.send(ctx, nil, calls[i:end], true) {
-			replies[i] = reply(calls[i], r)
+			replies[i] = replyOf(r)
 			i++
 		}
 		i--
@@ -102,17 +102,8 @@ func (c *rueidisConn) command(call Call, text bool) rueidis.Completed {
 		call.Args...).Build()
 }
 
-// reply reads the reply to a call.
-func reply(call Call, r rueidis.RedisResult) Reply {
-	if call.Script == nil {
-		return commandReply(r)
-	}
-	lines, err := r.AsStrSlice()
-	return Reply{lines, asReplyError(err)}
-}
-
-// commandReply reads the reply of a command.
-func commandReply(r rueidis.RedisResult) Reply {
+// replyOf reads the reply of a script or of a command.
+func replyOf(r rueidis.RedisResult) Reply {
 	all, err := r.ToAny()
 	if err != nil && !rueidis.IsRedisNil(err) {
 		return Reply{Err: asReplyError(err)}
@@ -244,6 +235,6 @@ func exceededTimeout(err error, o rueidis.ClientOption) time.Duration {
 type rueidisNode struct{ client rueidis.Client }
 
 func (n rueidisNode) Do(ctx context.Context, command ...string) ([]string, error) {
-	r := commandReply(n.client.Do(ctx, n.client.B().Arbitrary(command...).Build()))
+	r := replyOf(n.client.Do(ctx, n.client.B().Arbitrary(command...).Build()))
 	return r.Lines, r.Err
 }

@@ -28,8 +28,8 @@ var (
 
 	// snapshotScript reads locks, and valuesScript reads keys that may be locks of snib or of other
 	// libraries. They write nothing.
-	snapshotScript = rediskit.NewScript(scripts, "snapshot")
-	valuesScript   = rediskit.NewScript(scripts, "values")
+	snapshotScript = rediskit.NewScript(scripts, "master", "snapshot")
+	valuesScript   = rediskit.NewScript(scripts, "master", "values")
 )
 
 //go:embed script/*.lua

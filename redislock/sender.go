@@ -115,22 +115,14 @@ func (s *sender) send(ctx context.Context, slot uint16, cmd *command) error {
 	case <-cmd.done:
 		return cmd.err
 	case <-ctx.Done():
-		cmd.unsent = s.remove(q, cmd)
-		cmd.abandoned = !cmd.unsent
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		i := slices.Index(q.waiting, cmd)
+		if cmd.unsent, cmd.abandoned = i >= 0, i < 0; cmd.unsent {
+			q.waiting = slices.Delete(q.waiting, i, i+1)
+		}
 		return context.Cause(ctx)
 	}
-}
-
-// remove takes a waiting command out of the queue. It reports whether the command was still
-// there.
-func (s *sender) remove(q *slotQueue, cmd *command) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := slices.Index(q.waiting, cmd)
-	if i >= 0 {
-		q.waiting = slices.Delete(q.waiting, i, i+1)
-	}
-	return i >= 0
 }
 
 // outlasts reports whether the caller of the command waits at least as long as its batch may take.

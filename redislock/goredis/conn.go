@@ -35,13 +35,9 @@ const silenceTimeout = 2 * time.Second
 // A noRetryCmd is a command that go-redis sends only once, even if the connection breaks.
 type noRetryCmd struct{ *redis.Cmd }
 
-// A noRetrySliceCmd is a noRetryCmd whose reply is an array of strings.
-type noRetrySliceCmd struct{ *redis.StringSliceCmd }
+func (noRetryCmd) NoRetry() bool { return true }
 
-func (noRetryCmd) NoRetry() bool      { return true }
-func (noRetrySliceCmd) NoRetry() bool { return true }
-
-var _ = redis.Cmder.NoRetry // the method that both override
+var _ = redis.Cmder.NoRetry // the method that it overrides
 
 func (c *conn) IsCluster() bool { return c.cluster != nil }
 
@@ -100,7 +96,8 @@ func (c *conn) Eval(ctx context.Context, calls ...redislock.Call) []redislock.Re
 		if err := commands[i].Err(); err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") && ctx.Err() == nil {
 			c.sendText(ctx, calls[i:], commands[i:])
 		}
-		replies[i] = c.reply(commands[i])
+		value, err := commands[i].(noRetryCmd).Result()
+		replies[i] = redislock.Reply{Lines: redislock.LinesOf(value), Err: c.handleError(err)}
 	}
 	return replies
 }
@@ -120,10 +117,7 @@ func commandOf(ctx context.Context, call redislock.Call) redis.Cmder {
 	for i := range call.Args {
 		args = append(args, &call.Args[i])
 	}
-	if call.Script == nil {
-		return noRetryCmd{redis.NewCmd(ctx, args...)}
-	}
-	return newCommand(ctx, args)
+	return noRetryCmd{redis.NewCmd(ctx, args...)}
 }
 
 // send sends commands, which then have their replies and errors.
@@ -144,32 +138,12 @@ func (c *conn) send(ctx context.Context, commands []redis.Cmder) {
 func (c *conn) sendText(ctx context.Context, calls []redislock.Call, commands []redis.Cmder) {
 	args := commands[0].Args()
 	args[0], args[1] = "eval", calls[0].Script.Text()
-	commands[0] = newCommand(ctx, args)
+	commands[0] = noRetryCmd{redis.NewCmd(ctx, args...)}
 	n := 1
 	for ; n < len(commands) && calls[n].Script == nil; n++ {
 		commands[n] = commandOf(ctx, calls[n])
 	}
 	c.send(ctx, commands[:n])
-}
-
-// reply reads the reply of a script or of a command.
-func (c *conn) reply(cmd redis.Cmder) redislock.Reply {
-	if script, ok := cmd.(*noRetrySliceCmd); ok {
-		lines, err := script.Result()
-		return redislock.Reply{Lines: lines, Err: c.handleError(err)}
-	}
-	value, err := cmd.(noRetryCmd).Result()
-	switch {
-	case err == redis.Nil: //nolint:errorlint // as in Do
-		return redislock.Reply{}
-	case err != nil:
-		return redislock.Reply{Err: c.handleError(err)}
-	}
-	return redislock.Reply{Lines: redislock.LinesOf(value)}
-}
-
-func newCommand(ctx context.Context, args []any) *noRetrySliceCmd {
-	return &noRetrySliceCmd{redis.NewStringSliceCmd(ctx, args...)}
 }
 
 // handleError is asReplyError, and makes a ClusterClient look for the masters again. Without

@@ -274,10 +274,6 @@ func replyError(t *testing.T, r rig) {
 	if !errors.As(got.Err, &answered) || !strings.HasPrefix(answered.Text, "LOADING") {
 		t.Errorf("error of a script = %v, want a ReplyError that begins with LOADING", got.Err)
 	}
-	got = r.Eval(ctx, redislock.Call{Script: script("return 1"), Keys: []string{"a"}})[0]
-	if got.Err == nil || errors.As(got.Err, &answered) {
-		t.Errorf("reply that is no list = %q, %v, want an error of the client's", got.Lines, got.Err)
-	}
 }
 
 func TestDo(t *testing.T) {

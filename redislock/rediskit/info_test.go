@@ -31,27 +31,3 @@ func TestAtLeast(t *testing.T) {
 		}
 	}
 }
-
-func TestKind(t *testing.T) {
-	tests := []struct {
-		name              string
-		info              rediskit.Info
-		sentinel, cluster bool
-	}{
-		{name: "Nothing"},
-		{name: "Single", info: rediskit.Info{"redis_mode": "standalone", "cluster_enabled": "0"}},
-		{name: "Sentinel", info: rediskit.Info{"redis_mode": "sentinel"}, sentinel: true},
-		{name: "ClusterByMode", info: rediskit.Info{"redis_mode": "cluster"}, cluster: true},
-		{name: "ClusterBySection", info: rediskit.Info{"cluster_enabled": "1"}, cluster: true},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			if got := tt.info.IsSentinel(); got != tt.sentinel {
-				t.Errorf("IsSentinel = %v, want %v", got, tt.sentinel)
-			}
-			if got := tt.info.IsClusterNode(); got != tt.cluster {
-				t.Errorf("IsClusterNode = %v, want %v", got, tt.cluster)
-			}
-		})
-	}
-}

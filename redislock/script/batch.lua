@@ -24,25 +24,29 @@
 --            l                      the hold does not exist
 --            x TEXT                 an error of Redis
 
-local answers, arg = {}, 4
+local answers, arg, failed = {}, 4, false
 for k = 3, #KEYS, 3 do
   lock, grants, queue = KEYS[k], KEYS[k + 1], KEYS[k + 2]
   local code = ARGV[arg]
   local last = arg + (code == 'A' and 6 or 2)
   local serve = code == 'A' and acquire or code == 'R' and release or contended().rare()[code]
   local ok, answer = pcall(serve, unpack(ARGV, arg + 1, last))
-  if not ok then
-    local text = errorText(answer)
-    -- The server is a replica, so no request was served, and the client must leave it.
-    local readOnly = string.match(text, 'READONLY .*')
-    if readOnly then return redis.error_reply(readOnly) end
-    answer = 'x ' .. text
-  end
+  if not ok then failed, answer = true, 'x ' .. errorText(answer) end
   answers[#answers + 1] = answer
   arg = last + 1
 end
 if lastToken then setMeta('t', lastToken) end
+local noted
+if #changes > 0 then
+  noted = redis.pcall('HSET', KEYS[1], unpack(changes))
+elseif held or failed then -- nothing may have been written
+  noted = redis.pcall('HDEL', KEYS[1], 'snib.none')
+end
+local text = type(noted) == 'table' and noted.err or ''
+-- A replica refuses both. It may lag behind, so the answers count for nothing, and the client must
+-- leave it.
+local readOnly = string.match(text, 'READONLY .*')
+if readOnly then return redis.error_reply(readOnly) end
 -- Without memory, no request has written anything, and the answers are right without the changes.
-local noted = #changes == 0 or redis.pcall('HSET', KEYS[1], unpack(changes))
-if type(noted) == 'table' and not string.find(noted.err, 'OOM ', 1, true) then return noted end
+if #changes > 0 and text ~= '' and not string.find(text, 'OOM ', 1, true) then return noted end
 return answers

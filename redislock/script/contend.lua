@@ -70,7 +70,7 @@ local function acquireHeld(id, mode, ttl, tokens, waits, rest)
   local isForeign = grant == nil
   if value and not isForeign then -- also with a heartbeat: a message may have been lost
     if not grant then -- there may be many sharers, so the first waiter's heartbeats have to do
-      if new or first then rare().hintSharers(parseRequest(member).channel) end
+      if new or first then rare().hintSharers() end
     elseif not isOf(grant.channel, member) then
       hint(grant, 'w')
     end

@@ -48,8 +48,11 @@ local function keepHold(id, json, multi)
   local expiry = numberIn(json, 'since') + minHold * 1000
   if expiry <= now() then return false end
   if multi then
-    redis.call('HDEL', grants, id)
+    -- Without fields there would be no key, which a moving slot then misses: so HSET comes before
+    -- HDEL, and after PEXPIRE, see extendGrant.
+    redis.call('PEXPIRE', lock, redis.call('PTTL', lock))
     redis.call('HSET', grants, 'kept:' .. id, newEntry(expiry, keptJSON(json)))
+    redis.call('HDEL', grants, id)
     endWithLast()
   else
     redis.call('PEXPIRE', lock, math.ceil((expiry - now()) / 1000)) -- first: see extendGrant
@@ -78,7 +81,6 @@ end
 -- served the queue. With DurableAOF it also writes something: WAITAOF waits for what this
 -- connection has written, and so for all that was written before that.
 local function answerLost()
-  confirmLost()
   local token = ARGV[3] == '1' and memory()[1]
   if token then redis.call('HSET', KEYS[1], 't', token) end
   serveQueue()

@@ -8,9 +8,6 @@
 --                                              the lock, too; nil if there is no such grant. The
 --                                              value is that of the lock's key, or nil if it is
 --                                              not known
---           confirmLost()                      is called before a hold or a waiter is said not to
---                                              exist: a replica may lag behind. It refuses this
---                                              write, which changes nothing, and the client leaves
 --           extendGrant(id, json, expiry, ttl) makes a grant that was found last for at least ttl
 --                                              ms. It writes in any case, so that WAITAOF waits.
 --                                              PEXPIRE comes first: a server whose memory is full
@@ -38,11 +35,6 @@ local function findGrant(id, value)
     json, expiry = entryJSON(entry), entryTime(entry)
   end
   if json and string.find(json, grantHead(id), 1, true) == 1 then return json, expiry end
-end
-
-local function confirmLost()
-  local result = redis.pcall('HDEL', lock, 'snib.none')
-  if type(result) == 'table' and string.find(result.err, 'READONLY', 1, true) then error(result) end
 end
 
 local function extendGrant(id, json, expiry, ttl)

@@ -13,10 +13,7 @@ end
 
 local function setHolder(id, holder)
   local json, expiry = findGrant(id)
-  if not json then
-    confirmLost()
-    return 'l'
-  end
+  if not json then return 'l' end
   if expiry then
     redis.call('HSET', grants, id, newEntry(expiry, withHolder(json, holder)))
   else

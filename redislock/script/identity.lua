@@ -12,7 +12,8 @@ end
 local function identify(info)
   setMeta('r', string.match(info, 'run_id:(%w+)'))
   local knew = memory()[2]
-  -- A server that was a replica may lack any write of the one that it replaced, or all of them.
+  -- A server that was a replica may lack any write of the one that it replaced, or all of them. It
+  -- forgets that after repl-backlog-ttl, an hour, in which leases of the old one end.
   local wasReplica = not says('replication', 'role:master')
     or not says('replication', 'second_repl_offset:-1')
   -- With DurableAOF, a server that read the file, and not a snapshot, has all grants and renewals

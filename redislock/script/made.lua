@@ -4,9 +4,8 @@
     seldom = {
       addLongLease = addLongLease, removeLongLease = removeLongLease, identify = identify,
       areOver = areOver, timeLeftBeside = timeLeftBeside, hasRoomBeside = hasRoomBeside,
-      writeShared = writeShared,
-      hintSharers = hintSharers, conflictingKind = conflictingKind, refuse = refuse,
-      yieldIfDue = yieldIfDue,
+      writeShared = writeShared, hintSharers = hintSharers, conflictingKind = conflictingKind,
+      refuse = refuse, yieldIfDue = yieldIfDue,
       R = releaseHold, L = setHolder, v = verify, w = withdraw, b = breakHold,
     }
     return seldom

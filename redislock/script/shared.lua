@@ -8,7 +8,7 @@
 --           timeLeftBeside(mode, value)  for how many ms the holds keep out a request of this mode
 --           hasRoomBeside(mode, value)   reports whether a hold fits beside those of the value
 --           writeShared(...)             writes a hold that is not exclusive, for writeHold
---           hintSharers(channel)         tells the holders that this channel's process waits
+--           hintSharers()                tells the holders that another process waits
 --           conflictingKind(value, mode) the kind of lock of the value, if the mode asks for
 --                                        another one
 --           refuse()                     raises an error because there are no more tokens
@@ -77,10 +77,10 @@ local function writeShared(id, mode, ttl, json)
   extendTo(grants, ttl)
 end
 
-local function hintSharers(channel)
+local function hintSharers()
   for _, entry in ipairs(redis.call('HVALS', grants)) do
     local one = parseGrant(entryJSON(entry))
-    if one and one.channel ~= channel then hint(one, 'w') end
+    if one and othersWait(one.channel) then hint(one, 'w') end
   end
 end
 

@@ -18,7 +18,7 @@ local function withdraw(id, rest)
   local isOwn = rest ~= ''
   local member = isOwn and id .. ',' .. rest or memberOf(id)
   local first = member and firstWaiter() == member
-  if member then dequeue(member, id) else confirmLost() end
+  if member then dequeue(member, id) end
   local json, multi = findGrant(id)
   if json and isOwn then return removeHold(id, json, multi and id) end
   serveQueue() -- waiters behind the request may fit now
