@@ -141,15 +141,12 @@ func (a admin) withIdleDriver(run func(d *Driver) error) error {
 // examine asks each node for its state.
 func (d *Driver) examine(ctx context.Context) []redlockadmin.NodeStatus {
 	p := d.newPoll(nil)
-	for i := range d.nodes {
-		p.send(i, codeShowNode, noLock())
-	}
-	p.close()
+	p.sendToAll(codeShowNode, noLock())
 	replies := p.wait(ctx, dialTimeout)
 	all := make([]redlockadmin.NodeStatus, len(d.nodes))
 	for i, n := range d.nodes {
 		all[i].Address = n.address
-		if err := errorsOf(replies)[i]; err != nil {
+		if err := replies[i].err; err != nil {
 			all[i].Err = err
 			if errors.Is(err, driver.ErrInvalid) {
 				all[i].State = redlockadmin.NodeRefused

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -50,19 +49,30 @@ type snapshot struct {
 	answers []nodeSnapshot
 }
 
-// readSnapshot asks all nodes for a lock. It returns an error unless a majority answers.
+// readSnapshot asks all nodes for a lock. It returns an error unless a majority answers. It waits
+// for a slow node, which has a vote, if nobody else knows whether a majority has a lease.
 func (d *Driver) readSnapshot(ctx context.Context, l *lock) (*snapshot, error) {
 	if d.life.Over() {
 		return nil, driver.ErrClosed
 	}
-	replies := d.pollMost(ctx, d.readTimeout(), codeShowLock, l, nil)
+	p, majority := d.newMajorityPoll(nil)
+	p.sendToAll(codeShowLock, l)
+	s, err := d.snapshotOf(p.waitMost(ctx, majority, d.readTimeout()))
+	if err == nil && s.isOpen() {
+		s, err = d.snapshotOf(p.wait(ctx, d.conf.timeout))
+	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	return s, err
+}
+
+// snapshotOf reads the nodes' answers.
+func (d *Driver) snapshotOf(replies []reply) (*snapshot, error) {
 	s := &snapshot{quorum: d.params.Quorum(), nodes: len(d.nodes)}
 	for i := range replies {
 		r := &replies[i]
-		if !r.answered || r.err != nil {
+		if r.err != nil {
 			continue
 		}
 		var one nodeSnapshot
@@ -149,6 +159,12 @@ func (s *snapshot) lease(id string) *leaseVotes {
 		}
 	}
 	return nil
+}
+
+// isOpen reports whether a lease may have a majority, and may have none.
+func (s *snapshot) isOpen() bool {
+	h := s.holder()
+	return h != nil && h.votes < s.quorum
 }
 
 func (s *snapshot) mayHaveMajority(h *leaseVotes) bool {
@@ -312,16 +328,8 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 	if !h.ours {
 		code = codeFreeForeign
 	}
-	won, ended, err := d.tell(ctx, d.allNodes(), driver.Now().Add(d.params.MaxTTL), code, &l, h.nonce, "0")
-	switch {
-	case won:
-		return nil
-	case ended:
-		return driver.ErrLost
-	case err != nil:
-		return err
-	}
-	return errors.New("some nodes have freed the lock, but not a majority: try again")
+	_, err = d.tell(ctx, d.allNodes(), driver.Now().Add(d.params.MaxTTL), code, &l, h.nonce, "0")
+	return err
 }
 
 // Withdraw implements [driver.Inspector]. Nobody waits behind the waiter, as there is no order.

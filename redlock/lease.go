@@ -88,15 +88,12 @@ func (l *lease) Release(ctx context.Context) error {
 	l.d.listener.removeLease(l)
 	keep := rediskit.Millis(max(0, l.req.MinHold-driver.Now().SubMono(l.granted)))
 	nodes |= l.round.nodesToFree()
-	won, ended, err := l.d.tell(ctx, nodes, end, codeFree, &l.lock, l.round.nonce, keep)
+	all, err := l.d.tell(ctx, nodes, end, codeFree, &l.lock, l.round.nonce, keep)
 	switch {
-	case won:
-	case ended:
-		return driver.ErrLost
-	case err != nil:
+	case errors.Is(err, driver.ErrLost), err != nil && !all:
 		return err
-	case !valid:
-		return driver.ErrLost // freed on some nodes perhaps, but not on a majority
+	case err != nil && !valid: // nodes that are not admitted do not have the lease, and may have forgotten it
+		return driver.ErrLost
 	}
 	l.released = true
 	return nil
@@ -115,19 +112,16 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 	l.req.Holder, l.set = h, time.Now().UnixMicro()
 	rest, end := encodeHolder(&l.req, l.set), l.lastSent.Add(2*l.req.TTL)
 	l.mu.Unlock()
-	_, ended, err := l.d.tell(ctx, l.d.allNodes(), end, codeSetHolder, &l.lock, l.round.nonce, rest)
-	if ended {
-		return driver.ErrLost
-	}
+	_, err := l.d.tell(ctx, l.d.allNodes(), end, codeSetHolder, &l.lock, l.round.nonce, rest)
 	return err
 }
 
 // tell sends a command about a lease to some nodes, and returns when a majority has confirmed it.
-// The result ended reports that no majority had the lease. If neither is certain and some nodes
-// have not answered, err says why.
+// The error is [driver.ErrLost] if no majority had the lease. Another error says why neither is
+// certain; then all reports that all nodes have answered.
 func (d *Driver) tell(
 	ctx context.Context, nodes quorum.Set, end driver.Instant, code byte, l *lock, args ...string,
-) (won, ended bool, err error) {
+) (all bool, err error) {
 	tally := d.params.Tally(driver.Instant{})
 	p := d.newPoll(func(node int, r reply) bool {
 		countVote(&tally, node, r)
@@ -135,15 +129,15 @@ func (d *Driver) tell(
 		return tally.Won(now) || tally.Ended(now)
 	})
 	for i := range d.nodes {
-		if !nodes.Has(i) {
-			p.mu.Lock()
-			tally.No(i)
-			p.replies[i] = reply{sent: true, answered: true, text: "n"} // as the round has heard
-			p.mu.Unlock()
+		if nodes.Has(i) {
+			p.commands[i].sendBy = end
+			p.sendEvenIfDown(i, code, l, args...)
 			continue
 		}
-		p.commands[i].sendBy = end
-		p.sendEvenIfDown(i, code, l, args...)
+		p.mu.Lock()
+		tally.No(i)
+		p.replies[i] = reply{text: "n"} // as the round has heard
+		p.mu.Unlock()
 	}
 	p.close()
 	select {
@@ -155,16 +149,15 @@ func (d *Driver) tell(
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := driver.Now()
-	won, ended = tally.Won(now), tally.Ended(now)
-	if won || ended {
-		return won, ended, nil // the usual case; the other nodes do not matter
-	}
-	if errs := errorsOf(p.replies); (err == nil || errors.Is(err, errOverdue)) &&
-		slices.ContainsFunc(errs, func(e error) bool { return e != nil }) {
+	switch now := driver.Now(); {
+	case tally.Won(now):
+		return true, nil
+	case tally.Ended(now):
+		return true, driver.ErrLost
+	case err == nil, errors.Is(err, errOverdue):
 		err = d.noMajority(reasonsOf(p.replies))
 	}
-	return won, ended, err
+	return !slices.ContainsFunc(p.replies, func(r reply) bool { return r.err != nil }), err
 }
 
 // countVote counts an answer as yes, no, or neither: a node that is not admitted may have forgotten

@@ -16,7 +16,7 @@ import (
 const (
 	errBlank   driver.Sentinel = "it is new, or has lost its memory"
 	errWaiting driver.Sentinel = "it restarted, and is kept out until the leases that it may have forgotten are over"
-	errNotOurs driver.Sentinel = "the key of the lock there belongs to somebody else"
+	errNoLease driver.Sentinel = "it does not have the lease"
 )
 
 // A noMajorityError says that too few nodes take part in a request. It matches errNoMajority, what

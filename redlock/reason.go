@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -16,13 +17,10 @@ import (
 // reasonsOf returns, by node, why the nodes did not do what they were asked, and nil for
 // those that did.
 func reasonsOf(replies []reply) []error {
-	errs := errorsOf(replies)
+	errs := make([]error, len(replies))
 	for i, r := range replies {
-		if errs[i] != nil {
-			continue
-		}
-		if errs[i] = refusal(r.text); r.text == "n" {
-			errs[i] = errNotOurs
+		if errs[i] = cmp.Or(r.err, refusal(r.text)); r.err == nil && r.text == "n" {
+			errs[i] = errNoLease
 		}
 	}
 	return errs

@@ -196,6 +196,61 @@ func TestMinHoldOfLateGrant(t *testing.T) {
 	})
 }
 
+// TestClosedNodes has two of three nodes restart under a lease. SetHolder does not say that the
+// majority shows the holder. The lock is free where its key was, and Release says that.
+func TestClosedNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newIdleDriver(t)
+		answerThen := func(call func() error, texts ...string) error {
+			done := make(chan error, 1)
+			go func() { done <- call() }()
+			synctest.Wait()
+			for i, cmd := range d.sendQueued() {
+				cmd.deliver(texts[i], nil)
+			}
+			return <-done
+		}
+		var l driver.Lease
+		err := answerThen(func() (err error) {
+			l, err = d.Acquire(t.Context(), driver.Request{Name: "x", ID: "o", TTL: time.Minute})
+			return err
+		}, "g 7", "g 7", "g 7")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = answerThen(func() error { return l.SetHolder(t.Context(), driver.Holder{Label: "y"}) }, "o", "u blank", "u")
+		if !errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("SetHolder = %v, and one of three nodes shows the holder", err)
+		}
+		if err := answerThen(func() error { return l.Release(t.Context()) }, "o", "u blank", "u"); err != nil {
+			t.Errorf("Release = %v, and no node has the key", err)
+		}
+	})
+}
+
+// TestStatusAwaitsSlowNode asks for a lock whose key a dead client has left on one node. A slow node
+// says that no majority can have it, so the lock is free.
+func TestStatusAwaitsSlowNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newIdleDriver(t)
+		shown := make(chan driver.Status, 1)
+		go func() {
+			st, _ := d.Status(t.Context(), "x")
+			shown <- st
+		}()
+		synctest.Wait()
+		shows := d.sendQueued()
+		const left = `{"kind":"string","value":"nonce 7 {\"since\":1,\"id\":\"o\"}","left":60000,"now":"2"}`
+		for i, text := range []string{left, `{"kind":"none"}`, `{"kind":"none"}`} {
+			time.Sleep(time.Duration(i) * minorityTimeout)
+			shows[i].deliver(text, nil)
+		}
+		if st := <-shown; st.Name != "x" || len(st.Holders) > 0 {
+			t.Errorf("Status = %+v, want no holder", st)
+		}
+	})
+}
+
 // TestContendedIsNotHeld checks that no caller is told that a lock is held which several clients
 // compete for, and nobody has.
 func TestContendedIsNotHeld(t *testing.T) {
