@@ -376,12 +376,15 @@ func (n *node) deliver(batch []*command) {
 	}
 }
 
-// markAnswered records that the node has answered, and so is not broken.
+// markAnswered records that the node has answered, and so is not broken. If it was silent for long,
+// the agent may have been refused.
 func (n *node) markAnswered() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.busySince = driver.Instant{}
-	n.downErr = nil
+	if n.reported && n.suspected {
+		n.wakeAgent()
+	}
+	n.busySince, n.downErr = driver.Instant{}, nil
 }
 
 // retry schedules a command that is to be sent again: because it failed, or while the node may

@@ -228,7 +228,7 @@ func TestClosedNodes(t *testing.T) {
 	})
 }
 
-// TestStatusAwaitsSlowNode asks for a lock whose key a dead client has left on one node. A slow node
+// TestStatusAwaitsSlowNode asks for a lock whose key a dead client left on one node. A slow node
 // says that no majority can have it, so the lock is free.
 func TestStatusAwaitsSlowNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
