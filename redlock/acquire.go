@@ -348,7 +348,14 @@ func (a *attempt) sleep(ctx context.Context, d time.Duration, err error) {
 			return
 		case waiters := <-hints:
 			hints = nil
-			timer.Reset(rand.N(min(time.Duration(waiters-1)*held.took, 50*time.Millisecond) + 1))
+			timer.Reset(rand.N(spreadOf(waiters, held.took) + 1))
 		}
 	}
+}
+
+// spreadOf returns over what time so many waiters begin their rounds, of which one takes so long.
+// For one lock, 50 ms are enough. After a reconnection, all waiters of a process wake.
+func spreadOf(waiters int, took time.Duration) time.Duration {
+	const least, each = 50 * time.Millisecond, 100 * time.Microsecond
+	return min(time.Duration(waiters-1)*took, max(least, time.Duration(waiters)*each))
 }
