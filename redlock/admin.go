@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -179,21 +180,12 @@ func (d *Driver) checkCounters(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	most, ahead := max(driver.NextToken(0, time.Now()), c[floorStripe])+uint64(maxAheadOfClock.Microseconds()), 0
-	greatest := 0
-	for stripe, n := range c[:stripes] {
-		if n > most {
-			ahead++
-		}
-		if n > c[greatest] {
-			greatest = stripe
-		}
+	most := max(driver.NextToken(0, time.Now()), c[floorStripe]) + uint64(maxAheadOfClock.Microseconds())
+	if greatest := slices.Max(c[:stripes]); greatest > most {
+		return fmt.Errorf("c%d is more than a day ahead of the clock, and perhaps other counters: %d",
+			slices.Index(c, greatest), greatest)
 	}
-	if ahead == 0 {
-		return nil
-	}
-	return fmt.Errorf("%d of %d counters are more than a day ahead of the clock, such as c%d, %d", ahead, stripes,
-		greatest, c[greatest])
+	return nil
 }
 
 // maxAheadOfClock is how far a counter may be ahead of the clock. The scripts have the

@@ -100,24 +100,18 @@ type leaseVotes struct {
 	minHold []time.Duration // what was left of it
 }
 
-// A leaseID tells the leases of a snapshot apart. All keys that are no strings count as one lease:
-// they keep the lock from being taken, and those that are locks of Redisson have different ids.
-type leaseID struct {
-	isString bool
-	nonce    string
-}
-
-// leases returns all leases in the snapshot.
-func (s *snapshot) leases() map[leaseID]*leaseVotes {
-	all := make(map[leaseID]*leaseVotes)
+// leases returns all leases in the snapshot. All keys that are no strings count as one lease: they
+// keep the lock from being taken, and those that are locks of Redisson have different ids.
+func (s *snapshot) leases() map[string]*leaseVotes {
+	all := make(map[string]*leaseVotes)
 	for _, a := range s.answers {
 		if a.Kind == "none" {
 			continue
 		}
-		id, v := leaseID{isString: a.Kind == "string"}, value{}
-		if id.isString {
+		id, v := "", value{}
+		if a.Kind == "string" {
 			v = parseValue(string(a.Value))
-			id.nonce = v.nonce
+			id = "the string " + v.nonce
 		}
 		h := all[id]
 		if h == nil {

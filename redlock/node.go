@@ -454,7 +454,7 @@ func (n *node) fail(batch []*command, err error) {
 		n.disconnect(err)
 	}
 	for _, cmd := range failed {
-		cmd.deliver("", err)
+		cmd.deliver("", sanitize(err))
 	}
 }
 
