@@ -120,17 +120,17 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 // The error is [driver.ErrLost] if no majority had the lease. Another error says why neither is
 // certain; then all reports that all nodes have answered.
 func (d *Driver) tell(
-	ctx context.Context, nodes quorum.Set, end driver.Instant, code byte, l *lock, args ...string,
+	ctx context.Context, nodes quorum.Set, sendBy driver.Instant, code byte, l *lock, args ...string,
 ) (all bool, err error) {
-	tally := d.params.Tally(driver.Instant{})
+	now, end := driver.Instant{}, driver.Instant{} // no answer comes too late
+	tally := d.params.Tally()
 	p := d.newPoll(func(node int, r reply) bool {
 		countVote(&tally, node, r)
-		now := driver.Now()
-		return tally.Won(now) || tally.Ended(now)
+		return tally.Won(now, end) || tally.Ended(now, end)
 	})
 	for i := range d.nodes {
 		if nodes.Has(i) {
-			p.commands[i].sendBy = end
+			p.commands[i].sendBy = sendBy
 			p.sendEvenIfDown(i, code, l, args...)
 			continue
 		}
@@ -149,10 +149,10 @@ func (d *Driver) tell(
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch now := driver.Now(); {
-	case tally.Won(now):
+	switch {
+	case tally.Won(now, end):
 		return true, nil
-	case tally.Ended(now):
+	case tally.Ended(now, end):
 		return true, driver.ErrLost
 	case err == nil, errors.Is(err, errOverdue):
 		err = d.noMajority(reasonsOf(p.replies))
@@ -213,7 +213,7 @@ type extension struct {
 func (l *lease) extend(asksOnly bool) *extension {
 	l.mu.Lock()
 	defer l.mu.Unlock() // held until all commands are queued: Release's must be the last
-	e := &extension{lease: l, sent: driver.Now(), asksOnly: asksOnly, tally: l.d.params.Tally(l.validUntil)}
+	e := &extension{lease: l, sent: driver.Now(), asksOnly: asksOnly, tally: l.d.params.Tally()}
 	if l.ended = l.ended || l.validUntil.Reached(e.sent); l.ended {
 		return nil
 	}
@@ -227,8 +227,8 @@ func (l *lease) extend(asksOnly bool) *extension {
 			l.d.nodes[node].suspect()
 		}
 		countVote(&e.tally, node, r)
-		now := driver.Now()
-		return e.tally.Won(now) && !asksOnly || e.tally.Ended(now)
+		now, end := driver.Instant{}, driver.Instant{} // wait looks at the time
+		return e.tally.Won(now, end) && !asksOnly || e.tally.Ended(now, end)
 	})
 	for i := range l.d.nodes {
 		e.poll.commands[i].sendBy = l.validUntil
@@ -262,12 +262,14 @@ func (e *extension) wait(ctx context.Context, timer *time.Timer) driver.Renewal 
 		timer.Reset(0) // for the other extensions
 	case <-ctx.Done():
 	}
-	l, now := e.lease, driver.Now()
-	e.poll.mu.Lock()
-	won, ended, errs := e.tally.Won(now), e.tally.Ended(now), reasonsOf(e.poll.replies)
-	e.poll.mu.Unlock()
+	l := e.lease
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now := driver.Now()
+	e.poll.mu.Lock()
+	won, ended := e.tally.Won(now, l.validUntil), e.tally.Ended(now, l.validUntil)
+	errs := reasonsOf(e.poll.replies)
+	e.poll.mu.Unlock()
 	switch {
 	case l.ended || ended:
 		if e.foundLost = !l.ended; e.foundLost {

@@ -228,6 +228,29 @@ func TestClosedNodes(t *testing.T) {
 	})
 }
 
+// TestCheckMeetsRenewal checks a lease after a hint, while a node hangs, for longer than the lease
+// would have lasted without the renewal that succeeds meanwhile. The lease is not lost.
+func TestCheckMeetsRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newIdleDriver(t)
+		req := driver.Request{ID: "o", TTL: 300 * time.Millisecond, OnLost: func(err error) { t.Errorf("OnLost(%v)", err) }}
+		d.listener.subscribers = []*subscriber{}
+		l := newLease(d, req, lockOf("x"), &round{d: d, nonce: d.newNonce(), start: driver.Now()}, 1)
+		time.Sleep(req.TTL / 3)
+		d.listener.onSubscribed(0, breakChannel(d.nonceID), 1)
+		synctest.Wait()
+		go d.Renew(t.Context(), []driver.Lease{l})
+		synctest.Wait()
+		answerAll(d.sendQueued()[:4], "o") // the third node hangs
+		synctest.Wait()
+		time.Sleep(d.conf.timeout)
+		synctest.Wait()
+		if !l.isValid() || len(d.sendQueued()) > 0 {
+			t.Error("the lease that was renewed is given up, and freed")
+		}
+	})
+}
+
 // TestStatusAwaitsSlowNode asks for a lock whose key a dead client left on one node. A slow node
 // says that no majority can have it, so the lock is free.
 func TestStatusAwaitsSlowNode(t *testing.T) {
