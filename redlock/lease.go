@@ -270,6 +270,9 @@ func (e *extension) wait(ctx context.Context, timer *time.Timer) driver.Renewal 
 	won, ended := e.tally.Won(now, l.validUntil), e.tally.Ended(now, l.validUntil)
 	errs := reasonsOf(e.poll.replies)
 	e.poll.mu.Unlock()
+	if !l.lastSent.Reached(e.sent) { // a later extension may have taken the lock again where it was gone
+		ended = l.validUntil.Reached(now)
+	}
 	switch {
 	case l.ended || ended:
 		if e.foundLost = !l.ended; e.foundLost {

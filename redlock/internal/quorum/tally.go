@@ -25,8 +25,8 @@ func (t *Tally) Yes(node int) { t.yes.add(node) }
 func (t *Tally) No(node int) { t.no.add(node) }
 
 // Won reports whether a majority said yes before end, or ever if end is the zero Instant. For a
-// renewal, end is that of the validity that the lease has now, perhaps by another renewal meanwhile,
-// and never of the one that it asks for.
+// renewal, end is that of the validity that the lease has now, perhaps by another renewal, and
+// never of the one that it asks for.
 func (t *Tally) Won(now, end driver.Instant) bool {
 	return !isOver(now, end) && t.yes.Len() >= t.params.Quorum()
 }
