@@ -171,11 +171,6 @@ func (h *leaseVotes) token() uint64 {
 	return h.holder.firstToken(mostVotes(h.tokens, func(a, b uint64) bool { return a > b }))
 }
 
-// description returns what most nodes tell of the holder or, in a tie, the newest of that.
-func (h *leaseVotes) description() driver.Holder {
-	return mostVotes(h.shown, func(a, b holder) bool { return a.Set > b.Set }).toDriver()
-}
-
 // mostVotes returns what most nodes say. In a tie, isBetter decides.
 func mostVotes[T comparable](votes map[T]int, isBetter func(a, b T) bool) (best T) {
 	for one, n := range votes {
@@ -190,8 +185,9 @@ func (s *snapshot) status(name string) driver.Status {
 	st := driver.Status{Name: name}
 	if h := s.holder(); h != nil {
 		slices.Sort(h.left)
+		newest := func(a, b holder) bool { return a.Set > b.Set }
 		st.Holders = []driver.Holding{{
-			ID: h.holder.ID, Token: h.token(), Holder: h.description(), Held: h.age,
+			ID: h.holder.ID, Token: h.token(), Holder: mostVotes(h.shown, newest).toDriver(), Held: h.age,
 			Left: h.left[max(0, len(h.left)-s.quorum)], // until a majority has forgotten it
 		}}
 		if h.kind != "string" {

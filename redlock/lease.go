@@ -238,14 +238,6 @@ func (l *lease) extend(asksOnly bool) *extension {
 	return e
 }
 
-// freeEverywhere makes all nodes free a lease that a majority has ended. The other nodes may
-// still have it, or have taken it again for the extension, and would have no vote for anybody
-// else until its TTL ends. It is called with l.mu held.
-func (l *lease) freeEverywhere() {
-	all := l.d.allNodes()
-	l.d.cleanUp(all, l.lastSent.Add(2*l.req.TTL), codeFree, &l.lock, l.round.nonce, "0")
-}
-
 // anyRefused reports whether a node has said that it does not have the lease.
 func (e *extension) anyRefused() bool {
 	e.poll.mu.Lock()
@@ -277,7 +269,9 @@ func (e *extension) wait(ctx context.Context, timer *time.Timer) driver.Renewal 
 	case l.ended || ended:
 		if e.foundLost = !l.ended; e.foundLost {
 			l.ended = true
-			l.freeEverywhere()
+			// The other nodes may still have it, or have taken it again for the extension, and would have
+			// no vote for anybody else until its TTL ends.
+			l.d.cleanUp(l.d.allNodes(), l.lastSent.Add(2*l.req.TTL), codeFree, &l.lock, l.round.nonce, "0")
 		}
 		return driver.Renewal{Err: driver.ErrLost}
 	case won:

@@ -350,10 +350,12 @@ func (n *node) execute(c *scriptCall, batch []*command) error {
 // eval makes a call. If the server does not know the script, eval sends its text. The call has no
 // context of a caller: a connection is not given up with a caller.
 func eval(client rueidis.Client, c *scriptCall) ([]string, error) {
-	r := client.Do(context.Background(), c.evalsha(client.B()))
+	ctx, n := context.Background(), int64(len(c.keys))
+	call := client.B().Evalsha().Sha1(c.script.SHA1()).Numkeys(n).Key(c.keys...).Arg(c.args...).Build()
+	r := client.Do(ctx, call)
 	if e, ok := rueidis.IsRedisErr(r.Error()); ok && e.IsNoScript() {
-		b := client.B().Eval().Script(c.script.Text()).Numkeys(int64(len(c.keys)))
-		r = client.Do(context.Background(), b.Key(c.keys...).Arg(c.args...).Build())
+		call = client.B().Eval().Script(c.script.Text()).Numkeys(n).Key(c.keys...).Arg(c.args...).Build()
+		r = client.Do(ctx, call)
 	}
 	return r.AsStrSlice()
 }
@@ -426,14 +428,15 @@ const errorPrefix = "x "
 // fail marks the node as broken. It keeps the commands that free locks and fails all others.
 func (n *node) fail(batch []*command, err error) {
 	var again, failed []*command
-	isLost := !isReply(err) // the connection
+	_, isReply := rueidis.IsRedisErr(err)
+	isLost := !isReply // the connection
 	n.mu.Lock()
 	n.busySince = driver.Instant{}
 	n.downErr = sanitize(err)
 	now := driver.Now()
 	maps.DeleteFunc(n.late, func(_ string, until driver.Instant) bool { return until.Reached(now) })
 	for _, cmd := range slices.Concat(batch, n.retryQueue, n.queue) {
-		if isLost && cmd.state == sent && cmd.mayTake() {
+		if isLost && cmd.state == sent && (cmd.code == codeTake || cmd.code == codeExtend) {
 			n.markLate(cmd)
 		}
 		switch {
@@ -462,17 +465,6 @@ func (n *node) fail(batch []*command, err error) {
 // so must not be dropped.
 func (cmd *command) mustDeliver() bool {
 	return cmd.state != canceled && strings.IndexByte("fbxd", cmd.code) >= 0
-}
-
-// mayTake reports whether a command may take a lock.
-func (cmd *command) mayTake() bool {
-	return cmd.code == codeTake || cmd.code == codeExtend
-}
-
-// isReply reports whether an error is an answer of the server.
-func isReply(err error) bool {
-	_, ok := rueidis.IsRedisErr(err)
-	return ok
 }
 
 // connect returns the client, and creates one if there is none.

@@ -201,35 +201,27 @@ func TestMinHoldOfLateGrant(t *testing.T) {
 func TestClosedNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newIdleDriver(t)
-		answerThen := func(call func() error, texts ...string) error {
-			done := make(chan error, 1)
-			go func() { done <- call() }()
-			synctest.Wait()
-			for i, cmd := range d.sendQueued() {
-				cmd.deliver(texts[i], nil)
+		r := &round{d: d, nonce: d.newNonce(), start: driver.Now(), sent: d.allNodes(), commands: make([]command, 3)}
+		l := newLease(d, driver.Request{ID: "o", TTL: time.Minute}, lockOf("x"), r, 1)
+		for i, call := range []func(context.Context) error{
+			func(ctx context.Context) error { return l.SetHolder(ctx, driver.Holder{Label: "y"}) }, l.Release,
+		} {
+			r.commands[0].state, r.commands[1].state, r.commands[2].state = sent, sent, sent
+			time.AfterFunc(time.Millisecond, func() {
+				for j, n := range d.nodes {
+					answerAll(n.nextBatch(nil), []string{"o", "u blank", "u"}[j])
+				}
+			})
+			if err := call(t.Context()); errors.Is(err, driver.ErrUnavailable) != (i == 0) || i == 1 && err != nil {
+				t.Errorf("call %d = %v, want that SetHolder has no majority, and that Release is done", i, err)
 			}
-			return <-done
-		}
-		var l driver.Lease
-		err := answerThen(func() (err error) {
-			l, err = d.Acquire(t.Context(), driver.Request{Name: "x", ID: "o", TTL: time.Minute})
-			return err
-		}, "g 7", "g 7", "g 7")
-		if err != nil {
-			t.Fatal(err)
-		}
-		err = answerThen(func() error { return l.SetHolder(t.Context(), driver.Holder{Label: "y"}) }, "o", "u blank", "u")
-		if !errors.Is(err, driver.ErrUnavailable) {
-			t.Errorf("SetHolder = %v, and one of three nodes shows the holder", err)
-		}
-		if err := answerThen(func() error { return l.Release(t.Context()) }, "o", "u blank", "u"); err != nil {
-			t.Errorf("Release = %v, and no node has the key", err)
 		}
 	})
 }
 
-// TestCheckMeetsRenewal checks a lease after a hint. What the nodes answer says nothing if a renewal
-// succeeds meanwhile, and the validity from before is over, or a node has taken the lock again.
+// TestCheckMeetsRenewal checks a lease after a hint. What the nodes answer says nothing if a
+// renewal succeeds meanwhile, and the validity from before is over, or a node has taken the lock
+// again.
 func TestCheckMeetsRenewal(t *testing.T) {
 	for _, answers := range [][3]string{{"oo", "oo", ""}, {"oo", "nn", "no"}} { // to the check and the renewal
 		synctest.Test(t, func(t *testing.T) {
