@@ -182,7 +182,7 @@ func (d *Driver) checkCounters(ctx context.Context, i int) error {
 	}
 	most := max(driver.NextToken(0, time.Now()), c[floorStripe]) + uint64(maxAheadOfClock.Microseconds())
 	if greatest := slices.Max(c[:stripes]); greatest > most {
-		return fmt.Errorf("c%d is more than a day ahead of the clock, and perhaps other counters: %d",
+		return fmt.Errorf("c%d, the greatest counter, is more than a day ahead of the clock: %d",
 			slices.Index(c, greatest), greatest)
 	}
 	return nil
