@@ -1,12 +1,12 @@
 package redlock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sniblock/snib/driver"
@@ -161,12 +161,11 @@ func (r *round) failure() error {
 		took:  min(max(driver.Now().Sub(r.start), time.Millisecond), time.Second),
 		nodes: len(r.d.nodes),
 	}
-	var mismatches, wrongTypes []string
 	left := make([]time.Duration, 0, quorum.MaxNodes) // time until each node is free, if known
 	holders := make(map[string]int)
 	var foreign quorum.Set
 	errs := make([]error, len(r.d.nodes))
-	for i, n := range r.d.nodes {
+	for i := range errs {
 		switch ans := &r.answers[i]; ans.kind {
 		case granted:
 			left = append(left, 0)
@@ -179,29 +178,15 @@ func (r *round) failure() error {
 			if !v.ours {
 				foreign |= 1 << i
 			}
-		case unadmitted:
-			errs[i] = unadmittedError(ans.value)
-			e.silent++
-		case mismatched:
-			errs[i] = mismatchError(ans.value)
-			mismatches = append(mismatches, n.address+" belongs to another, as "+quoted(ans.value))
 		case wrongType:
-			errs[i] = fmt.Errorf("the lock's key is a %s", printable(ans.value))
-			wrongTypes = append(wrongTypes, n.address+" has a "+printable(ans.value))
-		case unanswered:
-			if errs[i] = ans.err; ans.err == nil {
-				errs[i] = errOverdue
-			}
+			errs[i] = ans.err
+		case closed, unanswered:
+			errs[i] = cmp.Or(ans.err, error(errOverdue))
 			e.silent++
 		}
 	}
 	q := r.d.params.Quorum()
-	switch spare := len(r.d.nodes) - q; {
-	case len(mismatches) > spare:
-		return driver.Invalidf("list of nodes or MaxTTL: ours is %s; %s", r.d.cluster, strings.Join(mismatches, "; "))
-	case len(wrongTypes) > spare:
-		return fmt.Errorf("%w: the name is in use for something else: %s", driver.ErrKind, strings.Join(wrongTypes, "; "))
-	case len(left) < q:
+	if len(left) < q {
 		return r.d.noMajority(errs)
 	}
 	e.foreign = foreign != 0 && e.blocked.Len()-foreign.Len() < q
@@ -348,7 +333,14 @@ func (a *attempt) sleep(ctx context.Context, d time.Duration, err error) {
 			return
 		case waiters := <-hints:
 			hints = nil
-			timer.Reset(rand.N(min(time.Duration(waiters-1)*held.took, 50*time.Millisecond) + 1))
+			timer.Reset(rand.N(spreadOf(waiters, held.took) + 1))
 		}
 	}
+}
+
+// spreadOf returns over what time so many waiters begin their rounds, of which one takes so long.
+// For one lock, 50 ms are enough. After a reconnection, all waiters of a process wake.
+func spreadOf(waiters int, took time.Duration) time.Duration {
+	const least, each = 50 * time.Millisecond, 100 * time.Microsecond
+	return min(time.Duration(waiters-1)*took, max(least, time.Duration(waiters)*each))
 }

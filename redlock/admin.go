@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -141,15 +142,12 @@ func (a admin) withIdleDriver(run func(d *Driver) error) error {
 // examine asks each node for its state.
 func (d *Driver) examine(ctx context.Context) []redlockadmin.NodeStatus {
 	p := d.newPoll(nil)
-	for i := range d.nodes {
-		p.send(i, codeShowNode, noLock())
-	}
-	p.close()
+	p.sendToAll(codeShowNode, noLock())
 	replies := p.wait(ctx, dialTimeout)
 	all := make([]redlockadmin.NodeStatus, len(d.nodes))
 	for i, n := range d.nodes {
 		all[i].Address = n.address
-		if err := errorsOf(replies)[i]; err != nil {
+		if err := replies[i].err; err != nil {
 			all[i].Err = err
 			if errors.Is(err, driver.ErrInvalid) {
 				all[i].State = redlockadmin.NodeRefused
@@ -182,21 +180,12 @@ func (d *Driver) checkCounters(ctx context.Context, i int) error {
 	if err != nil {
 		return err
 	}
-	most, ahead := max(driver.NextToken(0, time.Now()), c[floorStripe])+uint64(maxAheadOfClock.Microseconds()), 0
-	greatest := 0
-	for stripe, n := range c[:stripes] {
-		if n > most {
-			ahead++
-		}
-		if n > c[greatest] {
-			greatest = stripe
-		}
+	most := max(driver.NextToken(0, time.Now()), c[floorStripe]) + uint64(maxAheadOfClock.Microseconds())
+	if greatest := slices.Max(c[:stripes]); greatest > most {
+		return fmt.Errorf("c%d, the greatest counter, is more than a day ahead of the clock: %d",
+			slices.Index(c, greatest), greatest)
 	}
-	if ahead == 0 {
-		return nil
-	}
-	return fmt.Errorf("%d of %d counters are more than a day ahead of the clock, such as c%d, %d", ahead, stripes,
-		greatest, c[greatest])
+	return nil
 }
 
 // maxAheadOfClock is how far a counter may be ahead of the clock. The scripts have the

@@ -205,8 +205,8 @@ func (d *Driver) sendOne(ctx context.Context, i int, code byte, args ...string) 
 	p.send(i, code, noLock(), args...)
 	p.close()
 	r := p.wait(ctx, d.readTimeout())
-	if err := errorsOf(r)[i]; err != nil {
-		return "", fmt.Errorf("%s: %w", d.nodes[i].address, err)
+	if r[i].err != nil {
+		return "", fmt.Errorf("%s: %w", d.nodes[i].address, r[i].err)
 	}
 	return r[i].text, nil
 }
@@ -219,7 +219,7 @@ func (d *Driver) readCountersAndAdmit(
 	var wrong []error
 	for node, r := range d.pollMost(ctx, d.readTimeout(), codeCounters, noLock(),
 		func(r reply) bool { return strings.HasPrefix(r.text, "1") }) {
-		if r.err != nil || !r.answered {
+		if r.err != nil {
 			continue
 		}
 		counts, counters, err := parseCounters(r.text)

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/redis/rueidis"
-
 	"github.com/sniblock/snib/driver"
 	"github.com/sniblock/snib/redislock/rediskit"
 )
@@ -102,9 +100,4 @@ func (c *scriptCall) write(cluster, self string, batch []*command) {
 	for _, cmd := range batch {
 		c.args = append(append(c.args, string([]byte{cmd.code})), cmd.args...)
 	}
-}
-
-// evalsha returns the command that makes the call.
-func (c *scriptCall) evalsha(b rueidis.Builder) rueidis.Completed {
-	return b.Evalsha().Sha1(c.script.SHA1()).Numkeys(int64(len(c.keys))).Key(c.keys...).Arg(c.args...).Build()
 }

@@ -2,7 +2,6 @@ package redlock
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -85,16 +84,8 @@ func (l *foreignLease) renew(ctx context.Context) driver.Renewal {
 
 // tell sends a command about a lease to all nodes, and returns when a majority has confirmed it.
 func (l *foreignLease) tell(ctx context.Context, code byte, g *leaseVotes, args ...string) error {
-	won, ended, err := l.d.tell(ctx, l.d.allNodes(), driver.Now().Add(2*l.ttl), code, &l.lock,
+	_, err := l.d.tell(ctx, l.d.allNodes(), driver.Now().Add(2*l.ttl), code, &l.lock,
 		append([]string{g.nonce}, args...)...)
-	switch {
-	case won:
-		return nil
-	case ended:
-		return driver.ErrLost
-	case err == nil:
-		return fmt.Errorf("%w: some nodes have the lease, but no majority has done it", driver.ErrUnavailable)
-	}
 	return err
 }
 

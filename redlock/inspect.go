@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -50,19 +49,30 @@ type snapshot struct {
 	answers []nodeSnapshot
 }
 
-// readSnapshot asks all nodes for a lock. It returns an error unless a majority answers.
+// readSnapshot asks all nodes for a lock. It returns an error unless a majority answers. It waits
+// for a slow node, which has a vote, if nobody else knows whether a majority has a lease.
 func (d *Driver) readSnapshot(ctx context.Context, l *lock) (*snapshot, error) {
 	if d.life.Over() {
 		return nil, driver.ErrClosed
 	}
-	replies := d.pollMost(ctx, d.readTimeout(), codeShowLock, l, nil)
+	p, majority := d.newMajorityPoll(nil)
+	p.sendToAll(codeShowLock, l)
+	s, err := d.snapshotOf(p.waitMost(ctx, majority, d.readTimeout()))
+	if err == nil && s.isOpen() {
+		s, err = d.snapshotOf(p.wait(ctx, d.conf.timeout))
+	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	return s, err
+}
+
+// snapshotOf reads the nodes' answers.
+func (d *Driver) snapshotOf(replies []reply) (*snapshot, error) {
 	s := &snapshot{quorum: d.params.Quorum(), nodes: len(d.nodes)}
 	for i := range replies {
 		r := &replies[i]
-		if !r.answered || r.err != nil {
+		if r.err != nil {
 			continue
 		}
 		var one nodeSnapshot
@@ -90,24 +100,18 @@ type leaseVotes struct {
 	minHold []time.Duration // what was left of it
 }
 
-// A leaseID tells the leases of a snapshot apart. All keys that are no strings count as one lease:
-// they keep the lock from being taken, and those that are locks of Redisson have different ids.
-type leaseID struct {
-	isString bool
-	nonce    string
-}
-
-// leases returns all leases in the snapshot.
-func (s *snapshot) leases() map[leaseID]*leaseVotes {
-	all := make(map[leaseID]*leaseVotes)
+// leases returns all leases in the snapshot. All keys that are no strings count as one lease: they
+// keep the lock from being taken, and those that are locks of Redisson have different ids.
+func (s *snapshot) leases() map[string]*leaseVotes {
+	all := make(map[string]*leaseVotes)
 	for _, a := range s.answers {
 		if a.Kind == "none" {
 			continue
 		}
-		id, v := leaseID{isString: a.Kind == "string"}, value{}
-		if id.isString {
+		id, v := "", value{}
+		if a.Kind == "string" {
 			v = parseValue(string(a.Value))
-			id.nonce = v.nonce
+			id = "the string " + v.nonce
 		}
 		h := all[id]
 		if h == nil {
@@ -151,6 +155,12 @@ func (s *snapshot) lease(id string) *leaseVotes {
 	return nil
 }
 
+// isOpen reports whether a lease may have a majority, and may have none.
+func (s *snapshot) isOpen() bool {
+	h := s.holder()
+	return h != nil && h.votes < s.quorum
+}
+
 func (s *snapshot) mayHaveMajority(h *leaseVotes) bool {
 	return h.votes+s.nodes-len(s.answers) >= s.quorum
 }
@@ -159,11 +169,6 @@ func (s *snapshot) mayHaveMajority(h *leaseVotes) bool {
 // nodes have or, in a tie, from the greatest such token.
 func (h *leaseVotes) token() uint64 {
 	return h.holder.firstToken(mostVotes(h.tokens, func(a, b uint64) bool { return a > b }))
-}
-
-// description returns what most nodes tell of the holder or, in a tie, the newest of that.
-func (h *leaseVotes) description() driver.Holder {
-	return mostVotes(h.shown, func(a, b holder) bool { return a.Set > b.Set }).toDriver()
 }
 
 // mostVotes returns what most nodes say. In a tie, isBetter decides.
@@ -180,8 +185,9 @@ func (s *snapshot) status(name string) driver.Status {
 	st := driver.Status{Name: name}
 	if h := s.holder(); h != nil {
 		slices.Sort(h.left)
+		newest := func(a, b holder) bool { return a.Set > b.Set }
 		st.Holders = []driver.Holding{{
-			ID: h.holder.ID, Token: h.token(), Holder: h.description(), Held: h.age,
+			ID: h.holder.ID, Token: h.token(), Holder: mostVotes(h.shown, newest).toDriver(), Held: h.age,
 			Left: h.left[max(0, len(h.left)-s.quorum)], // until a majority has forgotten it
 		}}
 		if h.kind != "string" {
@@ -312,16 +318,8 @@ func (d *Driver) Break(ctx context.Context, name, id string) error {
 	if !h.ours {
 		code = codeFreeForeign
 	}
-	won, ended, err := d.tell(ctx, d.allNodes(), driver.Now().Add(d.params.MaxTTL), code, &l, h.nonce, "0")
-	switch {
-	case won:
-		return nil
-	case ended:
-		return driver.ErrLost
-	case err != nil:
-		return err
-	}
-	return errors.New("some nodes have freed the lock, but not a majority: try again")
+	_, err = d.tell(ctx, d.allNodes(), driver.Now().Add(d.params.MaxTTL), code, &l, h.nonce, "0")
+	return err
 }
 
 // Withdraw implements [driver.Inspector]. Nobody waits behind the waiter, as there is no order.

@@ -88,15 +88,12 @@ func (l *lease) Release(ctx context.Context) error {
 	l.d.listener.removeLease(l)
 	keep := rediskit.Millis(max(0, l.req.MinHold-driver.Now().SubMono(l.granted)))
 	nodes |= l.round.nodesToFree()
-	won, ended, err := l.d.tell(ctx, nodes, end, codeFree, &l.lock, l.round.nonce, keep)
+	all, err := l.d.tell(ctx, nodes, end, codeFree, &l.lock, l.round.nonce, keep)
 	switch {
-	case won:
-	case ended:
-		return driver.ErrLost
-	case err != nil:
+	case errors.Is(err, driver.ErrLost), err != nil && !all:
 		return err
-	case !valid:
-		return driver.ErrLost // freed on some nodes perhaps, but not on a majority
+	case err != nil && !valid: // nodes that are not admitted do not have the lease, and may have forgotten it
+		return driver.ErrLost
 	}
 	l.released = true
 	return nil
@@ -115,35 +112,32 @@ func (l *lease) SetHolder(ctx context.Context, h driver.Holder) error {
 	l.req.Holder, l.set = h, time.Now().UnixMicro()
 	rest, end := encodeHolder(&l.req, l.set), l.lastSent.Add(2*l.req.TTL)
 	l.mu.Unlock()
-	_, ended, err := l.d.tell(ctx, l.d.allNodes(), end, codeSetHolder, &l.lock, l.round.nonce, rest)
-	if ended {
-		return driver.ErrLost
-	}
+	_, err := l.d.tell(ctx, l.d.allNodes(), end, codeSetHolder, &l.lock, l.round.nonce, rest)
 	return err
 }
 
 // tell sends a command about a lease to some nodes, and returns when a majority has confirmed it.
-// The result ended reports that no majority had the lease. If neither is certain and some nodes
-// have not answered, err says why.
+// The error is [driver.ErrLost] if no majority had the lease. Another error says why neither is
+// certain; then all reports that all nodes have answered.
 func (d *Driver) tell(
-	ctx context.Context, nodes quorum.Set, end driver.Instant, code byte, l *lock, args ...string,
-) (won, ended bool, err error) {
-	tally := d.params.Tally(driver.Instant{})
+	ctx context.Context, nodes quorum.Set, sendBy driver.Instant, code byte, l *lock, args ...string,
+) (all bool, err error) {
+	now, end := driver.Instant{}, driver.Instant{} // no answer comes too late
+	tally := d.params.Tally()
 	p := d.newPoll(func(node int, r reply) bool {
 		countVote(&tally, node, r)
-		now := driver.Now()
-		return tally.Won(now) || tally.Ended(now)
+		return tally.Won(now, end) || tally.Ended(now, end)
 	})
 	for i := range d.nodes {
-		if !nodes.Has(i) {
-			p.mu.Lock()
-			tally.No(i)
-			p.replies[i] = reply{sent: true, answered: true, text: "n"} // as the round has heard
-			p.mu.Unlock()
+		if nodes.Has(i) {
+			p.commands[i].sendBy = sendBy
+			p.sendEvenIfDown(i, code, l, args...)
 			continue
 		}
-		p.commands[i].sendBy = end
-		p.sendEvenIfDown(i, code, l, args...)
+		p.mu.Lock()
+		tally.No(i)
+		p.replies[i] = reply{text: "n"} // as the round has heard
+		p.mu.Unlock()
 	}
 	p.close()
 	select {
@@ -155,16 +149,15 @@ func (d *Driver) tell(
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := driver.Now()
-	won, ended = tally.Won(now), tally.Ended(now)
-	if won || ended {
-		return won, ended, nil // the usual case; the other nodes do not matter
-	}
-	if errs := errorsOf(p.replies); (err == nil || errors.Is(err, errOverdue)) &&
-		slices.ContainsFunc(errs, func(e error) bool { return e != nil }) {
+	switch {
+	case tally.Won(now, end):
+		return true, nil
+	case tally.Ended(now, end):
+		return true, driver.ErrLost
+	case err == nil, errors.Is(err, errOverdue):
 		err = d.noMajority(reasonsOf(p.replies))
 	}
-	return won, ended, err
+	return !slices.ContainsFunc(p.replies, func(r reply) bool { return r.err != nil }), err
 }
 
 // countVote counts an answer as yes, no, or neither: a node that is not admitted may have forgotten
@@ -220,7 +213,7 @@ type extension struct {
 func (l *lease) extend(asksOnly bool) *extension {
 	l.mu.Lock()
 	defer l.mu.Unlock() // held until all commands are queued: Release's must be the last
-	e := &extension{lease: l, sent: driver.Now(), asksOnly: asksOnly, tally: l.d.params.Tally(l.validUntil)}
+	e := &extension{lease: l, sent: driver.Now(), asksOnly: asksOnly, tally: l.d.params.Tally()}
 	if l.ended = l.ended || l.validUntil.Reached(e.sent); l.ended {
 		return nil
 	}
@@ -234,8 +227,8 @@ func (l *lease) extend(asksOnly bool) *extension {
 			l.d.nodes[node].suspect()
 		}
 		countVote(&e.tally, node, r)
-		now := driver.Now()
-		return e.tally.Won(now) && !asksOnly || e.tally.Ended(now)
+		now, end := driver.Instant{}, driver.Instant{} // wait looks at the time
+		return e.tally.Won(now, end) && !asksOnly || e.tally.Ended(now, end)
 	})
 	for i := range l.d.nodes {
 		e.poll.commands[i].sendBy = l.validUntil
@@ -243,14 +236,6 @@ func (l *lease) extend(asksOnly bool) *extension {
 	}
 	e.poll.close()
 	return e
-}
-
-// freeEverywhere makes all nodes free a lease that a majority has ended. The other nodes may
-// still have it, or have taken it again for the extension, and would have no vote for anybody
-// else until its TTL ends. It is called with l.mu held.
-func (l *lease) freeEverywhere() {
-	all := l.d.allNodes()
-	l.d.cleanUp(all, l.lastSent.Add(2*l.req.TTL), codeFree, &l.lock, l.round.nonce, "0")
 }
 
 // anyRefused reports whether a node has said that it does not have the lease.
@@ -269,17 +254,24 @@ func (e *extension) wait(ctx context.Context, timer *time.Timer) driver.Renewal 
 		timer.Reset(0) // for the other extensions
 	case <-ctx.Done():
 	}
-	l, now := e.lease, driver.Now()
-	e.poll.mu.Lock()
-	won, ended, errs := e.tally.Won(now), e.tally.Ended(now), reasonsOf(e.poll.replies)
-	e.poll.mu.Unlock()
+	l := e.lease
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	now := driver.Now()
+	e.poll.mu.Lock()
+	won, ended := e.tally.Won(now, l.validUntil), e.tally.Ended(now, l.validUntil)
+	errs := reasonsOf(e.poll.replies)
+	e.poll.mu.Unlock()
+	if !l.lastSent.Reached(e.sent) { // a later extension may have taken the lock again where it was gone
+		ended = l.validUntil.Reached(now)
+	}
 	switch {
 	case l.ended || ended:
 		if e.foundLost = !l.ended; e.foundLost {
 			l.ended = true
-			l.freeEverywhere()
+			// The other nodes may still have it, or have taken it again for the extension, and would have
+			// no vote for anybody else until its TTL ends.
+			l.d.cleanUp(l.d.allNodes(), l.lastSent.Add(2*l.req.TTL), codeFree, &l.lock, l.round.nonce, "0")
 		}
 		return driver.Renewal{Err: driver.ErrLost}
 	case won:

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -75,6 +76,8 @@ type subscriber struct {
 	wakeup chan struct{}   // has the capacity 1; the topics have changed
 	ctx    context.Context //nolint:containedctx // ends with the subscriber
 	cancel context.CancelFunc
+
+	together atomic.Int64 // channels of the latest SUBSCRIBE
 }
 
 func (l *listener) init(d *Driver) {
@@ -255,8 +258,9 @@ func (w *watch) sendHint(waiters int) {
 }
 
 // onSubscribed records that a node publishes to this driver from now on. Earlier messages of
-// releases and of lost leases were missed.
-func (l *listener) onSubscribed(node int, channel string) {
+// releases and of lost leases were missed. The argument together is how many channels were
+// subscribed to at once: so many waiters wake, perhaps for other locks.
+func (l *listener) onSubscribed(node int, channel string, together int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := l.topics[channel]
@@ -267,7 +271,7 @@ func (l *listener) onSubscribed(node int, channel string) {
 	for _, le := range t.leases {
 		l.checkLease(le)
 	}
-	t.noteRelease(node, len(t.watches))
+	t.noteRelease(node, max(together, len(t.watches)))
 }
 
 // onDisconnected records that a node no longer publishes to this driver.
@@ -316,7 +320,7 @@ func (s *subscriber) listen() {
 		OnMessage: func(m rueidis.PubSubMessage) { s.l.onMessage(s.node.index, m.Channel, m.Message) },
 		OnSubscription: func(sub rueidis.PubSubSubscription) {
 			if sub.Kind == "subscribe" {
-				s.l.onSubscribed(s.node.index, sub.Channel)
+				s.l.onSubscribed(s.node.index, sub.Channel, int(s.together.Load()))
 			}
 		},
 	})
@@ -356,5 +360,6 @@ func (s *subscriber) syncSubscriptions(conn rueidis.DedicatedClient, channels ma
 	case len(more) == 0:
 		return nil
 	}
+	s.together.Store(int64(len(more)))
 	return conn.Do(s.ctx, conn.B().Subscribe().Channel(more...).Build()).Error()
 }

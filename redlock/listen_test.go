@@ -93,10 +93,13 @@ func TestSubscribe(t *testing.T) {
 			lockTopic, w := l.subscribe(&name)
 			hints := lockTopic.arm(w, 0b11111)
 			for _, node := range confirmed {
-				l.onSubscribed(node, name.waitersKey)
+				l.onSubscribed(node, name.waitersKey, 20_000)
 			}
 			select {
-			case <-hints:
+			case waiters := <-hints: // or all 20,000 would ask at once
+				if spread := spreadOf(waiters, time.Millisecond); confirmed != nil && spread != 2*time.Second {
+					t.Errorf("%d waiters spread over %v, want 2 s", waiters, spread)
+				}
 			case <-time.After(stragglerTimeout - 1):
 				t.Errorf("no hint after the nodes %v have confirmed", confirmed)
 			}
@@ -114,7 +117,7 @@ func TestChecksAreBounded(t *testing.T) {
 			req := driver.Request{ID: "o", TTL: time.Minute, OnLost: func(error) {}}
 			newLease(d, req, lockOf("x"), &round{d: d, nonce: d.newNonce(), start: driver.Now()}, 1)
 		}
-		d.listener.onSubscribed(0, breakChannel(d.nonceID))
+		d.listener.onSubscribed(0, breakChannel(d.nonceID), 1)
 		synctest.Wait()
 		if got := len(d.nodes[0].queue); got != maxChecks {
 			t.Errorf("%d checks at a time, want %d", got, maxChecks)

@@ -350,10 +350,12 @@ func (n *node) execute(c *scriptCall, batch []*command) error {
 // eval makes a call. If the server does not know the script, eval sends its text. The call has no
 // context of a caller: a connection is not given up with a caller.
 func eval(client rueidis.Client, c *scriptCall) ([]string, error) {
-	r := client.Do(context.Background(), c.evalsha(client.B()))
+	ctx, n := context.Background(), int64(len(c.keys))
+	call := client.B().Evalsha().Sha1(c.script.SHA1()).Numkeys(n).Key(c.keys...).Arg(c.args...).Build()
+	r := client.Do(ctx, call)
 	if e, ok := rueidis.IsRedisErr(r.Error()); ok && e.IsNoScript() {
-		b := client.B().Eval().Script(c.script.Text()).Numkeys(int64(len(c.keys)))
-		r = client.Do(context.Background(), b.Key(c.keys...).Arg(c.args...).Build())
+		call = client.B().Eval().Script(c.script.Text()).Numkeys(n).Key(c.keys...).Arg(c.args...).Build()
+		r = client.Do(ctx, call)
 	}
 	return r.AsStrSlice()
 }
@@ -376,12 +378,15 @@ func (n *node) deliver(batch []*command) {
 	}
 }
 
-// markAnswered records that the node has answered, and so is not broken.
+// markAnswered records that the node has answered, and so is not broken. If it was silent for long,
+// the agent may have been refused.
 func (n *node) markAnswered() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.busySince = driver.Instant{}
-	n.downErr = nil
+	if n.reported && n.suspected {
+		n.wakeAgent()
+	}
+	n.busySince, n.downErr = driver.Instant{}, nil
 }
 
 // retry schedules a command that is to be sent again: because it failed, or while the node may
@@ -423,14 +428,15 @@ const errorPrefix = "x "
 // fail marks the node as broken. It keeps the commands that free locks and fails all others.
 func (n *node) fail(batch []*command, err error) {
 	var again, failed []*command
-	isLost := !isReply(err) // the connection
+	_, isReply := rueidis.IsRedisErr(err)
+	isLost := !isReply // the connection
 	n.mu.Lock()
 	n.busySince = driver.Instant{}
 	n.downErr = sanitize(err)
 	now := driver.Now()
 	maps.DeleteFunc(n.late, func(_ string, until driver.Instant) bool { return until.Reached(now) })
 	for _, cmd := range slices.Concat(batch, n.retryQueue, n.queue) {
-		if isLost && cmd.state == sent && cmd.mayTake() {
+		if isLost && cmd.state == sent && (cmd.code == codeTake || cmd.code == codeExtend) {
 			n.markLate(cmd)
 		}
 		switch {
@@ -451,7 +457,7 @@ func (n *node) fail(batch []*command, err error) {
 		n.disconnect(err)
 	}
 	for _, cmd := range failed {
-		cmd.deliver("", err)
+		cmd.deliver("", sanitize(err))
 	}
 }
 
@@ -459,17 +465,6 @@ func (n *node) fail(batch []*command, err error) {
 // so must not be dropped.
 func (cmd *command) mustDeliver() bool {
 	return cmd.state != canceled && strings.IndexByte("fbxd", cmd.code) >= 0
-}
-
-// mayTake reports whether a command may take a lock.
-func (cmd *command) mayTake() bool {
-	return cmd.code == codeTake || cmd.code == codeExtend
-}
-
-// isReply reports whether an error is an answer of the server.
-func isReply(err error) bool {
-	_, ok := rueidis.IsRedisErr(err)
-	return ok
 }
 
 // connect returns the client, and creates one if there is none.

@@ -16,12 +16,13 @@ import (
 const (
 	errBlank   driver.Sentinel = "it is new, or has lost its memory"
 	errWaiting driver.Sentinel = "it restarted, and is kept out until the leases that it may have forgotten are over"
-	errNotOurs driver.Sentinel = "the key of the lock there belongs to somebody else"
+	errNoLease driver.Sentinel = "it does not have the lease"
 )
 
 // A noMajorityError says that too few nodes take part in a request. It matches errNoMajority, what
 // nodes answered, and ECONNREFUSED, but not that a connection timed out: that says nothing about
-// the caller's request. It matches [driver.ErrUnavailable] unless no wait can help.
+// the caller's request. It matches [driver.ErrUnavailable] unless no wait can help; then it matches
+// why.
 type noMajorityError struct {
 	text    string
 	matches []error
@@ -37,7 +38,8 @@ func (e *noMajorityError) Unwrap() []error { return e.matches }
 func (d *Driver) noMajority(errs []error) error {
 	e := &noMajorityError{matches: []error{errNoMajority}}
 	var why []string
-	remedy, denied, full := "", 0, 0
+	var denied []error
+	remedy, full := "", 0
 	for i, err := range errs {
 		if err == errDown { //nolint:errorlint // as we gave it
 			err = cmp.Or(d.nodes[i].downReason(), err)
@@ -45,7 +47,7 @@ func (d *Driver) noMajority(errs []error) error {
 		if err == nil {
 			continue
 		}
-		why = append(why, fmt.Sprintf("%s: %v", d.nodes[i].address, sanitize(err)))
+		why = append(why, fmt.Sprintf("%s: %v", d.nodes[i].address, err))
 		if answerOf(err) != "" || errors.Is(err, syscall.ECONNREFUSED) {
 			e.matches = append(e.matches, err)
 		}
@@ -57,7 +59,7 @@ func (d *Driver) noMajority(errs []error) error {
 			remedy = cmp.Or(remedy, ": ")
 			e.keptOut++
 		case isPermanent(err):
-			denied++
+			denied = append(denied, err)
 		case strings.Contains(answerOf(err), rediskit.TooManyClients):
 			full++
 		}
@@ -66,7 +68,8 @@ func (d *Driver) noMajority(errs []error) error {
 	if len(why) > 0 {
 		e.text += " (" + strings.Join(why, "; ") + ")"
 	}
-	if len(d.nodes)-denied < d.params.Quorum() {
+	if len(d.nodes)-len(denied) < d.params.Quorum() {
+		e.matches = append(e.matches, denied...)
 		return e
 	}
 	e.matches = append(e.matches, driver.ErrUnavailable)

@@ -2,6 +2,7 @@ package redlock
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,11 +25,9 @@ type poll struct {
 
 // A reply is the outcome of a command.
 type reply struct {
-	sent          bool // the command was given to the node
-	answered      bool // the node has answered, or will not
 	text          string
-	err           error
-	maybeExecuted bool // an earlier send may have been carried out
+	err           error // errDown without a command, and errOverdue until the node answers it
+	maybeExecuted bool  // an earlier send may have been carried out
 }
 
 // newPoll prepares a poll. It calls onReply, unless that is nil, for each answer, one at a
@@ -36,7 +35,7 @@ type reply struct {
 func (d *Driver) newPoll(onReply func(node int, r reply) (enough bool)) *poll {
 	return &poll{
 		d: d, onReply: onReply, done: make(chan struct{}), pending: 1, // 1 until closed
-		commands: make([]command, len(d.nodes)), replies: make([]reply, len(d.nodes)),
+		commands: make([]command, len(d.nodes)), replies: slices.Repeat([]reply{{err: errDown}}, len(d.nodes)),
 	}
 }
 
@@ -79,7 +78,7 @@ func (p *poll) add(node int, code byte, l *lock, args ...string) *command {
 	cmd.set(code, l, args...)
 	p.mu.Lock()
 	p.pending++
-	p.replies[node] = reply{sent: true}
+	p.replies[node].err = errOverdue
 	p.mu.Unlock()
 	return cmd
 }
@@ -97,9 +96,9 @@ func (p *poll) onAnswer(cmd *command, text string, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.pending--
-	r := &p.replies[cmd.node]
-	r.answered, r.text, r.err, r.maybeExecuted = true, text, err, cmd.maybeExecuted
-	p.settle(p.onReply != nil && p.onReply(cmd.node, *r))
+	r := reply{text, err, cmd.maybeExecuted}
+	p.replies[cmd.node] = r
+	p.settle(p.onReply != nil && p.onReply(cmd.node, r))
 }
 
 // settle closes p.done if the answers are enough or complete. It is called with p.mu held.
@@ -119,7 +118,7 @@ func (p *poll) wait(ctx context.Context, timeout time.Duration) []reply {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]reply(nil), p.replies...)
+	return slices.Clone(p.replies)
 }
 
 // minorityTimeout is how long the driver waits for the other nodes when a majority has answered,
@@ -133,11 +132,16 @@ func (d *Driver) pollMost(
 	ctx context.Context, timeout time.Duration, code byte, l *lock, counts func(r reply) bool,
 ) []reply {
 	p, majority := d.newMajorityPoll(counts)
-	for i := range d.nodes {
+	p.sendToAll(code, l)
+	return p.waitMost(ctx, majority, timeout)
+}
+
+// sendToAll gives the command to all nodes.
+func (p *poll) sendToAll(code byte, l *lock) {
+	for i := range p.d.nodes {
 		p.send(i, code, l)
 	}
 	p.close()
-	return p.waitMost(ctx, majority, timeout)
 }
 
 // readTimeout is how long to wait for a majority that answers a question.
@@ -186,27 +190,11 @@ func (d *Driver) drain(deadline time.Time) {
 	p.waitMost(context.Background(), majority, min(time.Until(deadline), d.conf.timeout))
 }
 
-// errorsOf returns, by node, why the nodes did not answer. One that got no command was down.
-func errorsOf(replies []reply) []error {
-	errs := make([]error, len(replies))
-	for i, r := range replies {
-		switch {
-		case !r.sent:
-			errs[i] = errDown
-		case !r.answered:
-			errs[i] = errOverdue
-		default:
-			errs[i] = r.err
-		}
-	}
-	return errs
-}
-
 // requireMajority returns an error unless a majority has answered.
 func (d *Driver) requireMajority(replies []reply) error {
 	answered := 0
 	for _, r := range replies {
-		if r.answered && r.err == nil {
+		if r.err == nil {
 			answered++
 		}
 	}

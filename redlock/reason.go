@@ -1,6 +1,7 @@
 package redlock
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -16,13 +17,10 @@ import (
 // reasonsOf returns, by node, why the nodes did not do what they were asked, and nil for
 // those that did.
 func reasonsOf(replies []reply) []error {
-	errs := errorsOf(replies)
+	errs := make([]error, len(replies))
 	for i, r := range replies {
-		if errs[i] != nil {
-			continue
-		}
-		if errs[i] = refusal(r.text); r.text == "n" {
-			errs[i] = errNotOurs
+		if errs[i] = cmp.Or(r.err, refusal(r.text)); r.err == nil && r.text == "n" {
+			errs[i] = errNoLease
 		}
 	}
 	return errs
@@ -30,37 +28,20 @@ func reasonsOf(replies []reply) []error {
 
 // refusal returns the error of a node that is closed, given its answer, or nil if it is not.
 func refusal(text string) error {
-	switch word, rest, _ := strings.Cut(text, " "); word {
-	case "u":
-		return unadmittedError(rest)
-	case "m":
-		return mismatchError(rest)
+	switch word, rest, _ := strings.Cut(text, " "); {
+	case text == "u blank":
+		return errBlank
+	case word == "u":
+		return errWaiting
+	case word == "m":
+		return driver.Invalidf("node: it belongs to another list of nodes, as %s", quoted(rest))
 	}
 	return nil
 }
 
-// unadmittedError returns the error of a node that is not admitted, given its answer.
-func unadmittedError(text string) error {
-	if text == "blank" {
-		return errBlank
-	}
-	return errWaiting
-}
-
-// mismatchError returns the error of a node that belongs to another cluster, given its answer:
-// its address and its cluster.
-func mismatchError(text string) error {
-	return driver.Invalidf("node: it belongs to another list of nodes, as %s", quoted(text))
-}
-
 // answerOf returns the error that a server has answered, or "".
 func answerOf(err error) string {
-	var answer *rueidis.RedisError
-	var refused rediskit.Refusal
-	if errors.As(err, &answer) {
-		return answer.Error()
-	}
-	_ = errors.As(err, &refused)
+	refused, _ := errors.AsType[rediskit.Refusal](err)
 	return string(refused)
 }
 
@@ -73,7 +54,7 @@ func isPermanent(err error) bool {
 	if text := answerOf(err); text != "" {
 		return rediskit.IsDenied(text) || strings.HasPrefix(text, "WRONGTYPE ")
 	}
-	return errors.As(err, &unknown) && unknown.IsNotFound ||
+	return errors.As(err, &unknown) && unknown.IsNotFound || errors.Is(err, driver.ErrKind) ||
 		errors.Is(err, driver.ErrInvalid) || errors.As(err, &certificate) || errors.As(err, &record) || errors.As(err, &alert)
 }
 
@@ -94,18 +75,10 @@ func printable(text string) string {
 	return text
 }
 
-// A singleLineError is a server's error, reduced to one line that is safe on a terminal.
-type singleLineError struct{ err *rueidis.RedisError }
-
-func (e *singleLineError) Error() string { return printable(e.err.Error()) }
-
-func (e *singleLineError) Unwrap() error { return e.err }
-
 // sanitize reduces a server's error to one line without control characters.
 func sanitize(err error) error {
-	var line *singleLineError
-	if e, ok := rueidis.IsRedisErr(err); ok && !errors.As(err, &line) {
-		return &singleLineError{e}
+	if e, ok := rueidis.IsRedisErr(err); ok {
+		return rediskit.Refusal(printable(e.Error()))
 	}
 	return err
 }

@@ -193,11 +193,9 @@ func infoFor(p quorum.Params) driver.Info {
 			"no wall clock of a server jumps forward, and clocks run at the same rate to within 1 %: leases end by them; " +
 				"tokens are in order nonetheless",
 			"an attempt to take a lock ends within MaxTTL by a clock that runs: a machine that stands still in the middle " +
-				"of one, while a node " +
-				"restarts, waits and is admitted, may get a token that is not the greatest",
+				"of one, while a node restarts, waits and is admitted, may get a token that is not the greatest",
 			"when a majority of the servers has lost its memory, tokens are in order if clocks are right to within half " +
-				"the outage, " +
-				"or if the floor that the operator gives is right",
+				"the outage, or if the floor that the operator gives is right",
 			"nobody else changes or deletes the keys of locks",
 		},
 	}

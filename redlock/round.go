@@ -38,7 +38,7 @@ type round struct {
 // An answer is what a node answered to the first command of a round.
 type answer struct {
 	kind  answerKind
-	value string // the key's value, or the rest of the answer
+	value string // the key's value
 	left  time.Duration
 	err   error
 }
@@ -50,8 +50,7 @@ const (
 	unanswered answerKind = iota // no answer, or none yet
 	granted                      // the key belongs to the round
 	held                         // the key belongs to another client
-	unadmitted                   // the node is not admitted
-	mismatched                   // the node belongs to another cluster
+	closed                       // the node is not admitted, or belongs to another cluster
 	wrongType                    // the key is not a string
 )
 
@@ -114,7 +113,7 @@ func (r *round) onAnswer(cmd *command, text string, err error) {
 	} else {
 		counter = ans.parse(text)
 	}
-	if ans.kind == unadmitted || ans.kind == mismatched {
+	if ans.kind == closed {
 		r.d.nodes[cmd.node].suspect()
 	}
 	if ans.kind == granted {
@@ -137,12 +136,10 @@ func (ans *answer) parse(text string) (counter uint64) {
 	case "h":
 		left, value, _ := strings.Cut(rest, " ")
 		ans.kind, ans.value, ans.left = held, value, parseMillis(left)
-	case "u":
-		ans.kind = unadmitted
-	case "m":
-		ans.kind = mismatched
+	case "u", "m":
+		ans.kind, ans.err = closed, refusal(text)
 	case "k":
-		ans.kind = wrongType
+		ans.kind, ans.err = wrongType, fmt.Errorf("%w: its key is a %s", driver.ErrKind, printable(rest))
 	}
 	if ans.kind == unanswered {
 		ans.err = fmt.Errorf("the script answered %s", quoted(text))

@@ -196,6 +196,83 @@ func TestMinHoldOfLateGrant(t *testing.T) {
 	})
 }
 
+// TestClosedNodes has two of three nodes restart under a lease. SetHolder does not say that the
+// majority shows the holder. The lock is free where its key was, and Release says that.
+func TestClosedNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newIdleDriver(t)
+		r := &round{d: d, nonce: d.newNonce(), start: driver.Now(), sent: d.allNodes(), commands: make([]command, 3)}
+		l := newLease(d, driver.Request{ID: "o", TTL: time.Minute}, lockOf("x"), r, 1)
+		for i, call := range []func(context.Context) error{
+			func(ctx context.Context) error { return l.SetHolder(ctx, driver.Holder{Label: "y"}) }, l.Release,
+		} {
+			r.commands[0].state, r.commands[1].state, r.commands[2].state = sent, sent, sent
+			time.AfterFunc(time.Millisecond, func() {
+				for j, n := range d.nodes {
+					answerAll(n.nextBatch(nil), []string{"o", "u blank", "u"}[j])
+				}
+			})
+			if err := call(t.Context()); errors.Is(err, driver.ErrUnavailable) != (i == 0) || i == 1 && err != nil {
+				t.Errorf("call %d = %v, want that SetHolder has no majority, and that Release is done", i, err)
+			}
+		}
+	})
+}
+
+// TestCheckMeetsRenewal checks a lease after a hint. What the nodes answer says nothing if a
+// renewal succeeds meanwhile, and the validity from before is over, or a node has taken the lock
+// again.
+func TestCheckMeetsRenewal(t *testing.T) {
+	for _, answers := range [][3]string{{"oo", "oo", ""}, {"oo", "nn", "no"}} { // to the check and the renewal
+		synctest.Test(t, func(t *testing.T) {
+			d := newIdleDriver(t)
+			req := driver.Request{ID: "o", TTL: 300 * time.Millisecond, OnLost: func(err error) { t.Errorf("OnLost(%v)", err) }}
+			d.listener.subscribers = []*subscriber{}
+			l := newLease(d, req, lockOf("x"), &round{d: d, nonce: d.newNonce(), start: driver.Now()}, 1)
+			time.Sleep(req.TTL / 3)
+			d.listener.onSubscribed(0, breakChannel(d.nonceID), 1)
+			synctest.Wait()
+			time.Sleep(time.Millisecond)
+			go d.Renew(t.Context(), []driver.Lease{l})
+			synctest.Wait()
+			for i, n := range slices.Backward(d.nodes) {
+				for j, cmd := range n.nextBatch(nil)[:len(answers[i])] {
+					cmd.deliver(answers[i][j:j+1], nil)
+				}
+			}
+			time.Sleep(d.conf.timeout)
+			synctest.Wait()
+			if !l.isValid() {
+				t.Errorf("%q: the lease that was renewed is given up, and freed", answers)
+			}
+			d.life.End(nil)
+		})
+	}
+}
+
+// TestStatusAwaitsSlowNode asks for a lock whose key a dead client left on one node. A slow node
+// says that no majority can have it, so the lock is free.
+func TestStatusAwaitsSlowNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newIdleDriver(t)
+		shown := make(chan driver.Status, 1)
+		go func() {
+			st, _ := d.Status(t.Context(), "x")
+			shown <- st
+		}()
+		synctest.Wait()
+		shows := d.sendQueued()
+		const left = `{"kind":"string","value":"nonce 7 {\"since\":1,\"id\":\"o\"}","left":60000,"now":"2"}`
+		for i, text := range []string{left, `{"kind":"none"}`, `{"kind":"none"}`} {
+			time.Sleep(time.Duration(i) * minorityTimeout)
+			shows[i].deliver(text, nil)
+		}
+		if st := <-shown; st.Name != "x" || len(st.Holders) > 0 {
+			t.Errorf("Status = %+v, want no holder", st)
+		}
+	})
+}
+
 // TestContendedIsNotHeld checks that no caller is told that a lock is held which several clients
 // compete for, and nobody has.
 func TestContendedIsNotHeld(t *testing.T) {

@@ -18,9 +18,9 @@ import (
 // others. It returns an error if a node does not fit the cluster, or if ctx is done before.
 func (d *Driver) awaitMajority(ctx context.Context) error {
 	replies := d.pollMost(ctx, dialTimeout, codeShowNode, noLock(), nil)
-	for _, err := range errorsOf(replies) {
-		if errors.Is(err, driver.ErrInvalid) {
-			return err
+	for _, r := range replies {
+		if errors.Is(r.err, driver.ErrInvalid) {
+			return r.err
 		}
 	}
 	err := d.requireMajority(replies)

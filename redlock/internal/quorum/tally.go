@@ -11,14 +11,12 @@ import "github.com/sniblock/snib/driver"
 // A Tally is not safe for concurrent use.
 type Tally struct {
 	params Params
-	end    driver.Instant // the zero Instant: no end
 	yes    Set
 	no     Set
 }
 
-// Tally begins to count answers that matter until end, or forever if end is the zero Instant.
-// For a renewal, end is the end of the lease's current validity, and never of the new one.
-func (p Params) Tally(end driver.Instant) Tally { return Tally{params: p, end: end} }
+// Tally begins to count answers.
+func (p Params) Tally() Tally { return Tally{params: p} }
 
 // Yes records that a node did what it was asked. A node that does not answer may have done it too.
 func (t *Tally) Yes(node int) { t.yes.add(node) }
@@ -26,15 +24,17 @@ func (t *Tally) Yes(node int) { t.yes.add(node) }
 // No records that the lease has ended on a node.
 func (t *Tally) No(node int) { t.no.add(node) }
 
-// Won reports whether a majority said yes in time.
-func (t *Tally) Won(now driver.Instant) bool {
-	return !t.isOver(now) && t.yes.Len() >= t.params.Quorum()
+// Won reports whether a majority said yes before end, or ever if end is the zero Instant. For a
+// renewal, end is that of the validity that the lease has now, perhaps by another renewal, and
+// never of the one that it asks for.
+func (t *Tally) Won(now, end driver.Instant) bool {
+	return !isOver(now, end) && t.yes.Len() >= t.params.Quorum()
 }
 
 // Ended reports whether the lease has certainly ended: its time is over, or so many nodes have
 // lost it that no majority has it.
-func (t *Tally) Ended(now driver.Instant) bool {
-	return t.isOver(now) || t.params.Nodes-t.no.Len() < t.params.Quorum()
+func (t *Tally) Ended(now, end driver.Instant) bool {
+	return isOver(now, end) || t.params.Nodes-t.no.Len() < t.params.Quorum()
 }
 
-func (t *Tally) isOver(now driver.Instant) bool { return !t.end.IsZero() && t.end.Reached(now) }
+func isOver(now, end driver.Instant) bool { return !end.IsZero() && end.Reached(now) }

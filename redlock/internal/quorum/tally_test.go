@@ -31,17 +31,17 @@ func TestTally(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			tally := nodes(tt.nodes).Tally(tt.end)
+			tally := nodes(tt.nodes).Tally()
 			for i, a := range tt.answers {
 				if a.yes {
 					tally.Yes(a.node)
 				} else {
 					tally.No(a.node)
 				}
-				if got := tally.Won(at(a.at)); got != a.won {
+				if got := tally.Won(at(a.at), tt.end); got != a.won {
 					t.Fatalf("after answer %d it is won: %v, want %v", i, got, a.won)
 				}
-				if got := tally.Ended(at(a.at)); got != a.ended {
+				if got := tally.Ended(at(a.at), tt.end); got != a.ended {
 					t.Fatalf("after answer %d the lease has ended: %v, want %v", i, got, a.ended)
 				}
 			}

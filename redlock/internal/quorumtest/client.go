@@ -203,7 +203,7 @@ func (h *hold) renew() {
 		h.finish("loses")
 		return
 	}
-	tally, done := w.params.Tally(h.end), false
+	tally, done := w.params.Tally(), false
 	lacking := make(map[int]bool) // the nodes that have not done it, or not in time
 	count := func() {
 		if done || h.ended {
@@ -211,10 +211,10 @@ func (h *hold) renew() {
 		}
 		done = true
 		switch now := c.instant(); {
-		case tally.Won(now):
+		case tally.Won(now, h.end):
 			h.extend(start)
 			c.after(h.ttl/3, h.renew)
-		case tally.Ended(now):
+		case tally.Ended(now, h.end):
 			h.finish("loses")
 		case len(lacking) > w.params.Nodes-w.params.Quorum():
 			c.after(renewRetryPause, h.renew)
