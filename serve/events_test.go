@@ -62,7 +62,8 @@ func TestEvents(t *testing.T) {
 // whole.
 func TestEventsDuringOutage(t *testing.T) {
 	access := &testAccess{}
-	s := newService(t, memlock.New(), Options{Access: access})
+	s := newService(t, memlock.New(), Options{})
+	s.opts.Access = access
 	w := httptest.NewRecorder()
 	st := &stream{s: s, w: w, p: &Principal{}}
 	b := events.Batch{Reset: true, Locks: []driver.Status{{Name: "job"}}, Err: driver.ErrUnavailable}
