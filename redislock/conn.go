@@ -76,8 +76,13 @@ func LinesOf(reply any) (lines []string) {
 	case string:
 		return []string{r}
 	case []any:
+		lines = make([]string, 0, len(r))
 		for _, element := range r {
-			lines = append(lines, LinesOf(element)...)
+			if line, ok := element.(string); ok {
+				lines = append(lines, line)
+			} else {
+				lines = append(lines, LinesOf(element)...)
+			}
 		}
 		return lines
 	case map[string]any:

@@ -50,7 +50,8 @@ local function keepHold(id, json, multi)
   if multi then
     -- Without fields there would be no key, which a moving slot then misses: so HSET comes before
     -- HDEL, and after PEXPIRE, see extendGrant.
-    redis.call('PEXPIRE', lock, redis.call('PTTL', lock))
+    -- The key may be in its last millisecond.
+    redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), math.ceil((expiry - now()) / 1000)))
     redis.call('HSET', grants, 'kept:' .. id, newEntry(expiry, keptJSON(json)))
     redis.call('HDEL', grants, id)
     endWithLast()

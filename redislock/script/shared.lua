@@ -78,9 +78,11 @@ local function writeShared(id, mode, ttl, json)
 end
 
 local function hintSharers()
+  local wait = {} -- by channel, of which there is one for each process
   for _, entry in ipairs(redis.call('HVALS', grants)) do
     local one = parseGrant(entryJSON(entry))
-    if one and othersWait(one.channel) then hint(one, 'w') end
+    if one and wait[one.channel] == nil then wait[one.channel] = othersWait(one.channel) or false end
+    if one and wait[one.channel] then hint(one, 'w') end
   end
 end
 
