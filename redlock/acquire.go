@@ -61,7 +61,7 @@ func (e *heldError) Error() string {
 	case e.isContended():
 		return fmt.Sprintf("%v: several clients compete for the lock, and none has a majority", driver.ErrUnavailable)
 	case e.isSplit():
-		return fmt.Sprintf("%v: nobody is known to have a majority: %d of %d nodes are taken, and %d do not answer",
+		return fmt.Sprintf("%v: nobody is known to have a majority: %d of %d nodes are taken, and %d take no part",
 			driver.ErrUnavailable, e.most, e.nodes, e.silent)
 	}
 	return e.HeldError.Error()

@@ -170,7 +170,7 @@ func (d *Driver) examine(ctx context.Context) []redlockadmin.NodeStatus {
 	return all
 }
 
-// checkCounters returns an error that says which counters of a node can't be right, or nil.
+// checkCounters returns an error that says which counter of a node can't be right, or nil.
 func (d *Driver) checkCounters(ctx context.Context, i int) error {
 	text, err := d.sendOne(ctx, i, codeCounters)
 	if err != nil {

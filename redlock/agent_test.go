@@ -10,7 +10,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// TestAgent admits a node that hangs at first. It is asked as soon as it goes on, and again when
+// TestAgent admits a node that hangs at first. It is asked soon after it goes on, and again when
 // MaxTTL is over, or maxSpread later. While a third node hangs, all counters would be read in vain.
 func TestAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,8 @@ func TestAgent(t *testing.T) {
 		d.agents.Go((&agent{d, d.nodes[0], d.params.Admission()}).run)
 		time.Sleep(time.Second)
 		close(goOn[0])
-		check("after the hang", "sss") // what it owes, the agent's, and what asks all nodes
+		time.Sleep(probeInterval)
+		check("after the hang", "s+")
 		time.Sleep(d.params.Quarantine())
 		check("within MaxTTL", "")
 		time.Sleep(maxSpread + d.readTimeout())

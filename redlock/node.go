@@ -378,14 +378,10 @@ func (n *node) deliver(batch []*command) {
 	}
 }
 
-// markAnswered records that the node has answered, and so is not broken. If it was silent for long,
-// the agent may have been refused.
+// markAnswered records that the node has answered, and so is not broken.
 func (n *node) markAnswered() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.reported && n.suspected {
-		n.wakeAgent()
-	}
 	n.busySince, n.downErr = driver.Instant{}, nil
 }
 

@@ -34,7 +34,7 @@ func refusal(text string) error {
 	case word == "u":
 		return errWaiting
 	case word == "m":
-		return driver.Invalidf("node: it belongs to another list of nodes, as %s", quoted(rest))
+		return driver.Invalidf("node: it belongs to another list of nodes or MaxTTL, as %s", quoted(rest))
 	}
 	return nil
 }
