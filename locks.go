@@ -68,7 +68,7 @@ func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error
 
 // checkSeveral returns why locks of several names can't be acquired together, or nil.
 func (l *Locker) checkSeveral(ctx context.Context, names []string) error {
-	err := l.check()
+	err := l.Err()
 	switch {
 	case err != nil:
 		return err
