@@ -52,7 +52,7 @@ func (l *Locker) TryAcquire(ctx context.Context, name string) (*Lock, error) {
 // is the context that the user has passed, from which ctx may be derived. With try, or NoWait, it
 // does not wait.
 func (l *Locker) acquire(ctx, caller context.Context, name string, try bool) (*Lock, error) {
-	if err := l.check(); err != nil {
+	if err := l.Err(); err != nil {
 		return nil, err
 	}
 	name = l.conf.prefix + name
@@ -80,7 +80,7 @@ func (l *Locker) complete(ctx, caller context.Context, op, name string, began dr
 	var lock *Lock
 	var token uint64
 	if err == nil {
-		lock, token = l.newLock(ctx, h), h.token
+		lock, token = &Lock{hold: h, parent: ctx}, h.token
 		if l.conf.hasTraces && !origin.joined {
 			h.noteAcquirer()
 		}
@@ -138,7 +138,7 @@ func (l *Locker) acquireOnce(ctx context.Context, name string, noWait bool) (h *
 	p, h, err := l.enqueue(ctx, name, noWait)
 	for err != nil && h != nil { // the hold that was handed over has ended, or came too late
 		declined := h
-		tidyUp(ctx, func() { l.core.decline(declined) })
+		tidyUp(ctx, func() { awaitPrevious(declined); _ = l.core.leave(declined) }) // or it is handed over once more
 		h = nil
 		if errors.Is(err, ErrLost) && ctx.Err() == nil { // nobody has used it: this wait goes on
 			p, h, err = l.enqueue(ctx, name, noWait)
@@ -174,10 +174,18 @@ func (c *core) untilClose(ctx context.Context) (context.Context, func(), error) 
 	if c.isClosed {
 		return nil, nil, ErrClosed
 	}
-	c.requests.Add(1)
 	ctx, cancel := context.WithCancelCause(ctx)
-	detach := context.AfterFunc(c.life, func() { cancel(ErrClosed) })
-	return ctx, func() { detach(); cancel(nil); c.requests.Done() }, nil
+	c.requests.Add(1)
+	c.lastRequest++
+	id := c.lastRequest
+	c.cancels[id] = cancel
+	return ctx, func() {
+		c.mu.Lock()
+		delete(c.cancels, id)
+		c.mu.Unlock()
+		cancel(nil)
+		c.requests.Done()
+	}, nil
 }
 
 // waitContext returns a context that bounds the wait by MaxWait.

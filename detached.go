@@ -53,7 +53,7 @@ func Detached() Option {
 // The former holder is not asked, so its work must be over. One process at a time should adopt a
 // hold: two that do so at the same moment share it.
 func (l *Locker) Adopt(ctx context.Context, name, id string) (*Lock, error) {
-	if err := l.check(); err != nil {
+	if err := l.Err(); err != nil {
 		return nil, err
 	}
 	name = l.conf.prefix + name

@@ -24,7 +24,7 @@ import (
 // does not answer the release, unless fn itself takes longer. The release then goes on in the
 // background for up to 5 seconds.
 func (l *Locker) Do(ctx context.Context, name string, fn func(ctx context.Context, lock *Lock) error) (err error) {
-	if err := l.check(); err != nil {
+	if err := l.Err(); err != nil {
 		return err
 	}
 	if ctx != nil && fn == nil {

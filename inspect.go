@@ -29,7 +29,7 @@ type (
 // The answer may be out of date when it arrives: show it to people, and never base a decision on
 // it. Whoever knows an id in it can release the lock, so do not log it.
 func (l *Locker) Status(ctx context.Context, name string) (st Status, err error) {
-	if err := l.check(); err != nil {
+	if err := l.Err(); err != nil {
 		return Status{}, err
 	}
 	err = l.inspect(ctx, "status", l.conf.prefix+name, func(name string) error {
@@ -44,7 +44,7 @@ func (l *Locker) Status(ctx context.Context, name string) (st Status, err error)
 // meanwhile may or may not be in it, and a store that is being reorganised may show a lock twice.
 func (l *Locker) List(ctx context.Context, prefix string) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
-		if err := l.check(); err != nil {
+		if err := l.Err(); err != nil {
 			yield(Status{}, err)
 			return
 		}
@@ -67,7 +67,7 @@ func (l *Locker) List(ctx context.Context, prefix string) iter.Seq2[Status, erro
 // at the end of its TTL. Until then it may still write, which only a check of fencing tokens
 // refuses.
 func (l *Locker) Break(ctx context.Context, name, id string) error {
-	if err := l.check(); err != nil {
+	if err := l.Err(); err != nil {
 		return err
 	}
 	return l.inspect(ctx, "break", l.conf.prefix+name, func(name string) error {
@@ -87,7 +87,7 @@ func (l *Locker) Break(ctx context.Context, name, id string) error {
 // that ended the request. Other errors are the backend's own, such as a wrong password. A store
 // that answers may still refuse to grant locks, for example during the grace period of Redis.
 func (l *Locker) Ping(ctx context.Context) error {
-	if err := l.check(); err != nil {
+	if err := l.Err(); err != nil {
 		return err
 	}
 	return l.inspect(ctx, "ping", "", func(string) error {

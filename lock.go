@@ -25,11 +25,6 @@ type Lock struct {
 	scope   atomic.Pointer[scope]
 }
 
-// newLock returns a Lock for h. The caller has already counted it in h.lockCount.
-func (l *Locker) newLock(ctx context.Context, h *hold) *Lock {
-	return &Lock{hold: h, parent: ctx}
-}
-
 // noLock says what is wrong with a Lock that no Acquire has returned.
 const noLock = "it is nil or zero; check the error of Acquire before you use the Lock"
 

@@ -4,6 +4,7 @@ package snib
 
 import (
 	"context"
+	"maps"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -58,12 +59,12 @@ type core struct {
 	tracesRenewals atomic.Bool // a Trace of some Locker is told of renewals
 	releases       driverkit.SharedTimeout
 
-	life     context.Context // done when the Locker is closed
-	cancel   context.CancelFunc
 	requests sync.WaitGroup // acquisitions in the stages request and install
 
 	mu           sync.Mutex // guards what follows
 	isClosed     bool
+	lastRequest  uint64
+	cancels      map[uint64]context.CancelCauseFunc // of requests: an AfterFunc would cost more
 	queues       map[string]*nameQueue
 	storeWaiters map[string]int // by name: acquisitions outside the local queues
 	keeper       keeper
@@ -83,16 +84,14 @@ func New(d Driver, opts ...Option) (*Locker, error) {
 		return nil, &Error{Op: "new", Backend: info.Backend, Err: err}
 	}
 	host, _ := os.Hostname() // shown to people only
-	life, cancel := context.WithCancel(context.Background())
 	l := &Locker{conf: conf, core: &core{
 		driver: d,
 		info:   info,
 		holder: driver.Holder{Host: host, PID: os.Getpid()},
 		keeper: keeper{wakeup: make(chan struct{}, 1)},
-		life:   life,
-		cancel: cancel,
 
 		releases:     driverkit.SharedTimeout{Least: releaseTimeout * 9 / 10, Most: releaseTimeout},
+		cancels:      make(map[uint64]context.CancelCauseFunc),
 		queues:       make(map[string]*nameQueue),
 		storeWaiters: make(map[string]int),
 		watermarks:   make(watermarks),
@@ -102,8 +101,9 @@ func New(d Driver, opts ...Option) (*Locker, error) {
 }
 
 // With returns a Locker with further options. It shares the driver, queues and holds of l. If an
-// option can't be used, each acquisition through the new Locker returns the error. Of [NoWait] and
-// [MaxWait], the one that is given last replaces the other. The new Locker need not be closed.
+// option can't be used, [Locker.Err] and each acquisition through the new Locker return the error.
+// Of [NoWait] and [MaxWait], the one that is given last replaces the other. The new Locker need not
+// be closed.
 func (l *Locker) With(opts ...Option) *Locker {
 	l.mustBeMade()
 	conf, err := l.conf.withOptions(l.core.info, opts)
@@ -133,8 +133,9 @@ func (l *Locker) Info() Info {
 // noLocker says what is wrong with a Locker that no New has returned.
 const noLocker = "it is nil or zero; check the error of New before you use the Locker"
 
-// check returns why l can't be used, or nil.
-func (l *Locker) check() error {
+// Err returns why l can't be used, or nil: an option of [Locker.With], or that no New has made it.
+// It asks the store nothing.
+func (l *Locker) Err() error {
 	if l == nil || l.core == nil {
 		return &Error{Op: "use", Backend: "none", Err: driver.Invalidf("Locker: %s", noLocker)}
 	}
@@ -157,7 +158,7 @@ func (l *Locker) mustBeMade() {
 // release them, before Close.
 func (l *Locker) Close() error {
 	if l == nil || l.core == nil {
-		return l.check()
+		return l.Err()
 	}
 	if l.derived {
 		return nil
@@ -175,9 +176,12 @@ func (l *Locker) Close() error {
 		}
 		c.keeper.wake()
 	}
+	pending := maps.Clone(c.cancels)
 	c.mu.Unlock()
 	ended.run()
-	c.cancel()
+	for _, cancel := range pending {
+		cancel(ErrClosed)
+	}
 	bounded, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	tidyUp(bounded, c.requests.Wait) // a closed driver could not release what it has just granted

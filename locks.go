@@ -68,7 +68,7 @@ func (l *Locker) AcquireAll(ctx context.Context, names ...string) (*Locks, error
 
 // checkSeveral returns why locks of several names can't be acquired together, or nil.
 func (l *Locker) checkSeveral(ctx context.Context, names []string) error {
-	err := l.check()
+	err := l.Err()
 	switch {
 	case err != nil:
 		return err
@@ -125,37 +125,39 @@ func (l *Locker) AcquireAny(ctx context.Context, names ...string) (*Lock, error)
 // errOther ends the other waits of AcquireAny. An error of package context would be the caller's.
 const errOther driver.Sentinel = "AcquireAny has got another lock"
 
+// errEnded is the error of a wait of AcquireAny that a Trace has ended by [runtime.Goexit].
+const errEnded driver.Sentinel = "a Trace has ended the goroutine that waited"
+
 // waitForAny waits for all the names at once, and keeps the first lock. The context ctx bounds the
 // wait, and caller is the one from which it is derived.
 func (l *Locker) waitForAny(ctx, caller context.Context, names []string) (*Lock, error) {
 	wait, stop := context.WithCancelCause(ctx)
 	defer stop(errOther)
-	var (
-		isWon  atomic.Bool
-		won    = make(chan *Lock, 1)
-		failed = make(chan error, len(names))
-	)
+	type result struct {
+		lock *Lock
+		err  error
+	}
+	var isWon atomic.Bool
+	results := make(chan result, len(names))
 	for _, name := range names {
 		go func() {
+			got := result{err: errEnded}
+			defer func() { results <- got }() // also if a Trace ends the goroutine
 			lock, err := l.acquire(wait, caller, name, false)
-			switch {
-			case err != nil:
-				failed <- err
-			case isWon.CompareAndSwap(false, true):
-				won <- lock
-			default:
+			if err == nil && !isWon.CompareAndSwap(false, true) {
 				_ = lock.Release() // if it fails, the lock lapses by itself
+				lock, err = nil, errOther
 			}
+			got = result{lock, err}
 		}()
 	}
 	var errs []error
 	for range names {
-		select {
-		case lock := <-won:
-			return lock, nil
-		case err := <-failed:
-			errs = append(errs, err)
+		got := <-results
+		if got.err == nil {
+			return got.lock, nil
 		}
+		errs = append(errs, got.err)
 	}
 	return nil, joinChoice(errs)
 }

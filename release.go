@@ -23,7 +23,10 @@ func (c *core) leave(h *hold) error {
 	}
 	h.lockCount--
 	if isLast := h.lockCount == 0; !isLast || h.isLost() {
-		err := h.releaseError()
+		var err error
+		if h.isLost() {
+			err = l.wrapError("release", le.name, h.cause)
+		}
 		c.mu.Unlock()
 		ended.run()
 		// The store may still keep the lock for us. Release it, so that others need not wait
@@ -90,18 +93,3 @@ type unreleasedError struct{ begun }
 func (e *unreleasedError) Error() string { return ErrUnreleased.Error() + ": " + e.reason.Error() }
 
 func (e *unreleasedError) Unwrap() error { return ErrUnreleased }
-
-// releaseError returns the error of releasing a hold that was lost, or nil.
-func (h *hold) releaseError() error {
-	if !h.isLost() {
-		return nil
-	}
-	return h.locker.wrapError("release", h.lease.name, h.cause)
-}
-
-// decline releases a hold that was handed over to a waiter that does not accept it, or hands it
-// over once more.
-func (c *core) decline(h *hold) {
-	awaitPrevious(h)
-	_ = c.leave(h)
-}

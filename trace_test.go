@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -619,6 +620,25 @@ func TestTracePanics(t *testing.T) {
 		lock, err := l.Acquire(ctx, "a")
 		wantErr(t, "Acquire after a panic", err, nil)
 		release(t, lock)
+	})
+}
+
+// AcquireAny does not wait for a goroutine of its own that a Trace has ended.
+func TestTraceGoexits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := new(memlock.Store)
+		l := open(t, store.Open(), snib.Tracing(&snib.Trace{WaitEnded: func(e snib.WaitEndedEvent) {
+			if e.Err == nil {
+				runtime.Goexit()
+			}
+		}}))
+		held := acquire(t, open(t, store.Open()), "a")
+		time.AfterFunc(time.Second, func() { _ = held.Release() })
+		lock, err := l.AcquireAny(t.Context(), "a")
+		if lock != nil || err == nil {
+			t.Errorf("AcquireAny = %v, %v, want an error", lock, err)
+		}
+		release(t, acquire(t, open(t, store.Open(), snib.NoWait()), "a"))
 	})
 }
 

@@ -61,8 +61,9 @@ type Runner struct {
 }
 
 // New returns a Runner that locks with locker, and keeps the lock of each tick taken for at least
-// minHold. A minHold that is not positive is an [snib.ErrInvalid]. The other options of locker
-// apply; it must use neither [snib.Shared] nor [snib.Slots].
+// minHold. A minHold that is not positive, or that the options of locker exclude, such as a shorter
+// [snib.MaxHold], is an [snib.ErrInvalid]. The other options of locker apply; it must use neither
+// [snib.Shared] nor [snib.Slots].
 func New(locker *snib.Locker, minHold time.Duration) (*Runner, error) {
 	switch {
 	case locker == nil:
@@ -71,7 +72,11 @@ func New(locker *snib.Locker, minHold time.Duration) (*Runner, error) {
 		return nil, fmt.Errorf("cron: %w",
 			driver.Invalidf("minHold: %v is not positive; half the time between two ticks is right", minHold))
 	}
-	return &Runner{locker.With(snib.NoWait(), snib.MinHold(minHold)), minHold}, nil
+	locker = locker.With(snib.NoWait(), snib.MinHold(minHold))
+	if err := locker.Err(); err != nil {
+		return nil, fmt.Errorf("cron: %w", err)
+	}
+	return &Runner{locker, minHold}, nil
 }
 
 // Run runs fn, or returns false if the tick belongs to another host, or if the previous run is

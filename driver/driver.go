@@ -118,8 +118,9 @@ type Lease interface {
 }
 
 // An Inspector answers people's questions about a store. Its methods return soon after their
-// context is done. Where the store can't be reached, the error of Status matches [ErrUnavailable],
-// as that of Acquire does: readiness probes ask for it.
+// context is done, and need not return before: the core bounds Status by [AnswerTimeout], and the
+// caller of List knows how long a whole store may take. Where the store can't be reached, the error
+// of Status matches [ErrUnavailable], as that of Acquire does: readiness probes ask for it.
 type Inspector interface {
 	// Status returns who holds a lock and who waits for it. A lock that nobody holds has a
 	// Status without Holders.

@@ -49,8 +49,12 @@ func TestServeAccess(t *testing.T) {
 	}
 	_, entry, _ = strings.Cut(entry, "\n\n")
 	policy := entry + "verbs = [\"read\", \"acquire\"]\nprefixes = [\"deploy\"]\n"
+	locker, lockerEntry, _ := runOnce(t, "snib", "serve", "token", "locker")
+	_, lockerEntry, _ = strings.Cut(lockerEntry, "\n\n")
+	policy += lockerEntry + "verbs = [\"acquire\"]\nprefixes = [\"deploy\"]\n"
 	write("policy.toml", policy)
 	write("token", token)
+	write("locker", locker)
 
 	log := file("log")
 	server := start(t, "sh", "-c", `exec snib serve "$@" 2>>"$0"`, log, "sqlite:"+file("locks.db"), "--listen", "127.0.0.1:0",
@@ -81,6 +85,13 @@ func TestServeAccess(t *testing.T) {
 	if code != 0 || !strings.Contains(keeper, "snib: released deploy\n") {
 		t.Errorf("unlock: exit %d, %q; want 0, and that the keeper released the lock", code, keeper)
 	}
+	// The verb acquire is enough to take a lock and to free it, and not to look at it.
+	asLocker := service + "&token-file=" + url.QueryEscape(file("locker"))
+	snib(77, "show", "-u", asLocker, "deploy/own")
+	const script = `eval "$(snib lock -u "$0" --ttl 10m deploy/own)"; snib unlock -u "$0" deploy/own; snib unlock -u "$0" deploy/own; echo $?`
+	if out, errs, _ := runOnce(t, "sh", "-c", script, asLocker); out != "79\n" || strings.Count(errs, "\n") != 1 {
+		t.Errorf("unlock with the verb acquire: the second one exits %q, %q; want 79, because the first has freed the lock", out, errs)
+	}
 	snib(0, "lock", "-u", withToken, "--ttl", "10m", "deploy/held")
 	if got := snib(1, "release", "-u", withToken, "deploy/held", "--id", strings.Repeat("a", 20), "--yes"); !strings.Contains(got, "verb admin") {
 		t.Errorf("release says %q, want that ids are hidden", got)
@@ -101,7 +112,7 @@ func TestServeAccess(t *testing.T) {
 	}
 	write("policy.toml", policy+"verb = 1\n")
 	hangUp("what was loaded before stays")
-	if !strings.Contains(said.String(), "policy.toml: token.ci.verb: there is no such setting") {
+	if !strings.Contains(said.String(), "policy.toml: token.locker.verb: there is no such setting") {
 		t.Errorf("the log does not say what is wrong with the policy: %s", read(log))
 	}
 	snib(0, "ls", "-u", service)

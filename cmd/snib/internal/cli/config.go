@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -140,9 +141,14 @@ func overwrite(text []byte, parts [][2]int) {
 	}
 }
 
-// hidePasswords overwrites the passwords in the arguments that a message repeats, quoted or not.
+// hidePasswords overwrites the passwords in the URLs of the arguments, the environment and the
+// configuration that a message repeats, quoted or not.
 func (a *app) hidePasswords(text string) string {
-	for _, arg := range a.args {
+	given := append(slices.Clone(a.args), os.Getenv(urlVar))
+	if a.config != nil {
+		given = append(given, a.config.Store)
+	}
+	for _, arg := range given {
 		if secrets := findPasswords(arg); secrets != nil {
 			hidden, begin := []byte(arg), strings.Index(arg, "://")
 			overwrite(hidden, secrets)

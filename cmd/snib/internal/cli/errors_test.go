@@ -66,6 +66,20 @@ func TestHostileErrors(t *testing.T) {
 	}
 }
 
+// TestHiddenPasswords checks that neither a message nor the line of a wait shows a password of the
+// environment or the configuration.
+func TestHiddenPasswords(t *testing.T) {
+	t.Setenv(urlVar, "redis://user:secret@host")
+	var out bytes.Buffer
+	a := &app{err: &out, verbose: true, config: &config{Store: "postgres://:secret@db"}}
+	failure := errors.New("redis://user:secret@host, postgres://:secret@db")
+	a.messagef("%s", message(failure))
+	(&waitLine{acq: &acquirer{app: a, waitFlags: waitFlags{wait: &duration{}}, names: []string{"x"}, failure: failure}}).update()
+	if got := out.String(); strings.Contains(got, "secret") || strings.Count(got, "xxxxxx") != 4 {
+		t.Errorf("snib prints %q, want two lines with two URLs, without passwords", got)
+	}
+}
+
 // A closer is a function that implements io.Closer.
 type closer func()
 

@@ -80,7 +80,7 @@ func (h *holdCommand) hold(cmd *cobra.Command, name string) error {
 }
 
 // startKeeper starts the keeper, waits until it has the lock, and prints what it says. If this
-// process ends before, the keeper gives up.
+// process ends before, the keeper gives up, and releases what it was granted.
 func (h *holdCommand) startKeeper() error {
 	self, err := os.Executable()
 	if err != nil {
@@ -95,7 +95,8 @@ func (h *holdCommand) startKeeper() error {
 		keeper.Stderr = said
 	}
 	child.Detach(keeper)
-	if _, err := keeper.StdinPipe(); err != nil { // its end tells the keeper of ours
+	ack, err := keeper.StdinPipe() // its end tells the keeper of ours
+	if err != nil {
 		return err
 	}
 	out, err := keeper.StdoutPipe()
@@ -107,6 +108,7 @@ func (h *holdCommand) startKeeper() error {
 	}
 	grant, err := io.ReadAll(out)
 	if err == nil && len(grant) > 0 {
+		_, _ = ack.Write([]byte("ok\n"))             // fails only if the keeper has ended, which others can tell
 		if err = h.printf("%s", grant); err != nil { // nobody knows of the hold
 			_ = keeper.Process.Signal(endSignal)
 			_ = keeper.Wait()
@@ -131,13 +133,11 @@ func sameFile(a, b *os.File) bool {
 // keep acquires the lock, tells the parent, and holds the lock until the script ends.
 func (h *holdCommand) keep(ctx context.Context) error {
 	h.sigs = make(chan os.Signal, 64)
-	granted := make(chan struct{})
-	go h.giveUp(granted)
+	go h.giveUp(os.Stdin)
 	_, locker, held, _, err := h.acquireLocks(ctx)
 	if err != nil {
 		return err
 	}
-	close(granted)
 	signal.Notify(h.sigs, endSignal)
 	defer closeSoon(locker)
 	keepers := strings.Join(append(livingKeepers(), keeperEntry(os.Getpid(), held[0].ID())), " ")
@@ -154,21 +154,21 @@ func (h *holdCommand) keep(ctx context.Context) error {
 	return silentExit(code)
 }
 
-// giveUp ends the wait for the lock if the script or our parent has ended before it is granted.
-func (h *holdCommand) giveUp(granted <-chan struct{}) {
+// giveUp ends the wait for the lock, or the hold, if the script ends, or if our parent ends before
+// it has read the grant, which it says on stdin: nobody would know of the hold.
+func (h *holdCommand) giveUp(stdin io.Reader) {
 	parent := make(chan struct{})
 	go func() {
-		defer close(parent)
-		_, _ = io.Copy(io.Discard, os.Stdin)
+		if n, _ := io.Copy(io.Discard, stdin); n == 0 {
+			close(parent)
+		}
 	}()
 	select {
-	case <-granted:
-		return
 	case <-parent:
 	case <-h.script.Ended():
 	}
 	h.sigs <- syscall.SIGTERM // ends the wait
-	h.sigs <- endSignal       // ends the hold if it is granted just now
+	h.sigs <- endSignal       // ends the hold if it was granted
 }
 
 // endSignal ends a keeper that holds the lock. Not TERM, HUP or USR1: service managers and batch

@@ -49,6 +49,19 @@ func TestKeeperOutlastsTERM(t *testing.T) {
 	}
 }
 
+// TestKeeperGivesUp checks that a keeper ends if its parent ended before it had read the grant.
+func TestKeeperGivesUp(t *testing.T) {
+	script, err := child.Watch(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &holdCommand{script: script, runCommand: &runCommand{sigs: make(chan os.Signal, 64)}}
+	h.giveUp(strings.NewReader(""))
+	if <-h.sigs; <-h.sigs != endSignal {
+		t.Error("the keeper goes on with a hold that nobody knows of")
+	}
+}
+
 // TestNoStartAfterLoss checks that neither a command nor a script begins under a hold that has
 // ended since its grant, because this process stood still.
 func TestNoStartAfterLoss(t *testing.T) {

@@ -49,7 +49,7 @@ func (l *waitLine) update() {
 	if l.done || usual || l.acq.quiet || l.acq.noWait && !redraws {
 		return
 	}
-	text := oneLine("snib: waiting for " + l.acq.wanted() + l.reason(failure, id))
+	text := oneLine(l.acq.hidePasswords("snib: waiting for " + l.acq.wanted() + l.reason(failure, id)))
 	if !redraws {
 		l.done = true
 		fmt.Fprintln(l.acq.err, text)
