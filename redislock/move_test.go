@@ -117,7 +117,7 @@ func TestKeptWhileSlotMoves(t *testing.T) {
 	wait(t, open(t, o, redislock.FailoverGrace(false)), req, 1)
 	slot := c.SlotOf("job")
 	c.MasterOf(slot).Must("SET", "snib.g:{"+redislock.TagOf(uint16(slot))+"}", "") // a script begins if it has all its keys
-	c.MasterOf(slot).Must("PERSIST", "job") // its PTTL is no time to expire in, as in its last millisecond
+	c.MasterOf(slot).Must("PERSIST", "job")                                        // its PTTL is no time to expire in, as in its last millisecond
 	move := c.BeginMove(slot, c.MasterOtherThan(slot))
 	ctx, cancel := context.WithTimeout(t.Context(), moveTTL)
 	defer cancel()
