@@ -242,7 +242,9 @@ func encodings(t *testing.T, server *pgtest.Server, pool *pgxpool.Pool) {
 	}
 	d := newDriver(t, latin)
 	token := acquire(t, d, request("schlüssel", "a")).Grant().Token
-	err := pgx.BeginFunc(t.Context(), latin, func(tx pgx.Tx) error { return d.IsOwner(t.Context(), tx, "schlüssel", token) })
+	err := pgx.BeginFunc(t.Context(), latin, func(tx pgx.Tx) error {
+		return d.IsOwner(t.Context(), tx, "schlüssel", token)
+	})
 	if err != nil {
 		t.Errorf("IsOwner in a transaction with another encoding = %v", err)
 	}

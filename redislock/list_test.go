@@ -43,6 +43,8 @@ func (m fakeMaster) Do(ctx context.Context, command ...string) ([]string, error)
 		return nil, m.down
 	case command[0] == "INFO":
 		return []string{"redis_version:" + m.version + "\r\nrole:master\r\nrun_id:1\r\ncluster_enabled:1\r\n"}, nil
+	case command[0] == "ROLE":
+		return []string{"master"}, nil
 	case command[0] == "SCAN":
 		return append([]string{"0"}, m.keys...), nil
 	}

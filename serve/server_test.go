@@ -299,7 +299,8 @@ func TestWaitForGrants(t *testing.T) {
 				once.Name, once.TTL = "job", time.Minute
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				_, err := d.Acquire(ctx, once)
-				if cancel(); !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrFull) != errors.Is(why, driver.ErrFull) {
+				cancel()
+				if !errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrFull) != errors.Is(why, driver.ErrFull) {
 					t.Errorf("Acquire that does not wait for %v = %v", why, err)
 				}
 			}

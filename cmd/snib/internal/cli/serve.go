@@ -116,6 +116,11 @@ func (c *serveCommand) serve(ctx context.Context, s *backend.Store, reloads <-ch
 		defer guard.Close() //nolint:errcheck // nobody uses it any more
 		options.Fence = guard
 	}
+	listener, err := listen(c.listen)
+	if err != nil {
+		return err
+	}
+	defer listener.Close() //nolint:errcheck // the server closes it, unless it ends before it has begun
 	service, err := serve.New(s.Driver, options)
 	if err != nil {
 		return err
@@ -123,10 +128,6 @@ func (c *serveCommand) serve(ctx context.Context, s *backend.Store, reloads <-ch
 	metrics.service = service
 	server := service.NewServer()
 	defer c.drain(service, server) // it uses the store, which is closed then
-	listener, err := listen(c.listen)
-	if err != nil {
-		return err
-	}
 	failed := make(chan error, 1)
 	scheme := "http"
 	if access.certs != nil {
