@@ -48,10 +48,10 @@ local function keepHold(id, json, multi)
   local expiry = numberIn(json, 'since') + minHold * 1000
   if expiry <= now() then return false end
   if multi then
-    -- Without fields there would be no key, which a moving slot then misses: so HSET comes before
-    -- HDEL, and after PEXPIRE, see extendGrant.
-    -- The key may be in its last millisecond.
-    redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), math.ceil((expiry - now()) / 1000)))
+    -- Without fields there would be no key, which a moving slot then misses: so HSET comes
+    -- before HDEL, and after PEXPIRE, see extendGrant. The key may be in its last millisecond.
+    local left = math.ceil((expiry - now()) / 1000)
+    redis.call('PEXPIRE', lock, math.max(redis.call('PTTL', lock), left))
     redis.call('HSET', grants, 'kept:' .. id, newEntry(expiry, keptJSON(json)))
     redis.call('HDEL', grants, id)
     endWithLast()

@@ -16,9 +16,9 @@ for i = 1, leases do
   if lockOnly then lock = KEYS[i] else lock, grants = KEYS[2 * i + 1], KEYS[2 * i + 2] end
   local ok, json, expiry = pcall(findGrant, id)
   if ok and not json then
-    -- A replica may lag behind. It refuses this write, which changes nothing, and the client leaves.
-    local result = redis.pcall('HDEL', lock, 'snib.none')
-    if type(result) == 'table' and string.find(result.err, 'READONLY', 1, true) then error(result) end
+    -- A replica may lag behind. It refuses this write, which changes nothing: the client leaves it.
+    local no = redis.pcall('HDEL', lock, 'snib.none')
+    if type(no) == 'table' and string.find(no.err, 'READONLY', 1, true) then error(no) end
   elseif ok then
     extendGrant(id, json, expiry, ttl)
     if not lockOnly then addLongLease(id, ttl) end

@@ -81,8 +81,9 @@ local function hintSharers()
   local wait = {} -- by channel, of which there is one for each process
   for _, entry in ipairs(redis.call('HVALS', grants)) do
     local one = parseGrant(entryJSON(entry))
-    if one and wait[one.channel] == nil then wait[one.channel] = othersWait(one.channel) or false end
-    if one and wait[one.channel] then hint(one, 'w') end
+    local channel = one and one.channel
+    if one and wait[channel] == nil then wait[channel] = othersWait(channel) or false end
+    if one and wait[channel] then hint(one, 'w') end
   end
 end
 
