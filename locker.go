@@ -134,7 +134,7 @@ func (l *Locker) Info() Info {
 const noLocker = "it is nil or zero; check the error of New before you use the Locker"
 
 // Err returns why l can't be used, or nil: an option of [Locker.With], or that no New has made it.
-// It asks the store nothing.
+// It asks the store nothing, and does not say whether l is closed.
 func (l *Locker) Err() error {
 	if l == nil || l.core == nil {
 		return &Error{Op: "use", Backend: "none", Err: driver.Invalidf("Locker: %s", noLocker)}

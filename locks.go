@@ -141,7 +141,7 @@ func (l *Locker) waitForAny(ctx, caller context.Context, names []string) (*Lock,
 	results := make(chan result, len(names))
 	for _, name := range names {
 		go func() {
-			got := result{err: errEnded}
+			got := result{err: l.wrapError("acquire", l.conf.prefix+name, errEnded)}
 			defer func() { results <- got }() // also if a Trace ends the goroutine
 			lock, err := l.acquire(wait, caller, name, false)
 			if err == nil && !isWon.CompareAndSwap(false, true) {

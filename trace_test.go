@@ -635,8 +635,8 @@ func TestTraceGoexits(t *testing.T) {
 		held := acquire(t, open(t, store.Open()), "a")
 		time.AfterFunc(time.Second, func() { _ = held.Release() })
 		lock, err := l.AcquireAny(t.Context(), "a")
-		if lock != nil || err == nil {
-			t.Errorf("AcquireAny = %v, %v, want an error", lock, err)
+		if lock != nil || !errors.As(err, new(*snib.Error)) {
+			t.Errorf("AcquireAny = %v, %v, want an Error", lock, err)
 		}
 		release(t, acquire(t, open(t, store.Open(), snib.NoWait()), "a"))
 	})

@@ -65,15 +65,15 @@ type Runner struct {
 // [snib.MaxHold], is an [snib.ErrInvalid]. The other options of locker apply; it must use neither
 // [snib.Shared] nor [snib.Slots].
 func New(locker *snib.Locker, minHold time.Duration) (*Runner, error) {
-	switch {
-	case locker == nil:
-		return nil, fmt.Errorf("cron: %w", driver.Invalidf("Locker: it is nil"))
-	case minHold <= 0:
-		return nil, fmt.Errorf("cron: %w",
-			driver.Invalidf("minHold: %v is not positive; half the time between two ticks is right", minHold))
+	err := locker.Err()
+	if err == nil && minHold <= 0 {
+		err = driver.Invalidf("minHold: %v is not positive; half the time between two ticks is right", minHold)
 	}
-	locker = locker.With(snib.NoWait(), snib.MinHold(minHold))
-	if err := locker.Err(); err != nil {
+	if err == nil {
+		locker = locker.With(snib.NoWait(), snib.MinHold(minHold))
+		err = locker.Err()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("cron: %w", err)
 	}
 	return &Runner{locker, minHold}, nil

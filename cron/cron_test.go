@@ -294,7 +294,7 @@ func TestNew(t *testing.T) {
 	}
 	short := l.With(snib.MaxHold(time.Second))
 	for d, of := range map[time.Duration]*snib.Locker{
-		time.Minute: short, driver.LongestTTL + 1: l, time.Second: l.With(snib.TTL(-1)),
+		time.Minute: short, driver.LongestTTL + 1: l, time.Second: l.With(snib.TTL(-1)), time.Hour: new(snib.Locker),
 	} {
 		if r, err := cron.New(of, d); r != nil || !errors.Is(err, snib.ErrInvalid) {
 			t.Errorf("New with minHold %v = %v, %v, want ErrInvalid: no Run would work", d, r, err)

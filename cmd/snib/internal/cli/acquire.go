@@ -97,6 +97,9 @@ func (acq *acquirer) connect(sigs <-chan os.Signal) (*backend.Store, error) {
 		store *backend.Store
 		err   error
 	}
+	if _, err := acq.loadConfig(); err != nil { // before messages look for its passwords
+		return nil, err
+	}
 	began := time.Now()
 	done := make(chan result, 1)
 	go func() {

@@ -62,3 +62,22 @@ token.oncall        read break reserve  -          all                 -
 		t.Errorf("the table is\n%s\nwant\n%s", got, want)
 	}
 }
+
+// TestSocketClosedTwice checks that the second call, which the end of the service makes, leaves the
+// socket of the next service alone, although its file may have the number of the first one.
+func TestSocketClosedTwice(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	first, err := listenOnSocket(path)
+	if err != nil || first.Close() != nil {
+		t.Fatal(err)
+	}
+	next, err := listenOnSocket(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	_ = first.Close() // it was closed
+	if _, err := os.Lstat(path); err != nil {
+		t.Errorf("the socket of the next service: %v", err)
+	}
+}

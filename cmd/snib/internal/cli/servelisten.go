@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -74,19 +75,23 @@ func listenOnSocket(path string) (net.Listener, error) {
 		_ = l.Close()
 		return nil, err
 	}
-	return &socket{l, path, file}, nil
+	return &socket{UnixListener: l, path: path, file: file}, nil
 }
 
 // A socket removes its file in the end.
 type socket struct {
 	*net.UnixListener
-	path string
-	file fs.FileInfo
+	path   string
+	file   fs.FileInfo
+	closed atomic.Bool
 }
 
 // Close implements [net.Listener]. A service that started at the same time may have replaced the
-// file, or somebody may have removed it.
+// file, or somebody may have removed it. After the first call, another file may have its number.
 func (s *socket) Close() error {
+	if s.closed.Swap(true) {
+		return net.ErrClosed
+	}
 	var err error
 	if now, gone := os.Lstat(s.path); gone == nil && os.SameFile(now, s.file) {
 		err = os.Remove(s.path)
