@@ -27,7 +27,7 @@ const batch = 100
 func inBatches[T any](items []T, do func([]T) error) error {
 	for some := range slices.Chunk(items, batch) {
 		err, half := do(some), len(some)/2
-		if half > 0 && (errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrPermissionDenied)) {
+		if half > 0 && isOfBatch(err) {
 			if err = inBatches(some[:half], do); err == nil {
 				err = inBatches(some[half:], do)
 			}
@@ -37,6 +37,11 @@ func inBatches[T any](items []T, do func([]T) error) error {
 		}
 	}
 	return nil
+}
+
+// isOfBatch reports whether err may say nothing about most keys of a batch.
+func isOfBatch(err error) bool {
+	return errors.Is(err, rpctypes.ErrTooManyOps) || errors.Is(err, rpctypes.ErrPermissionDenied)
 }
 
 // A lease is a key that holds a lock, as far as we know. It is attached to the etcd lease of its
@@ -398,7 +403,7 @@ func (d *Driver) checkKeys(ctx context.Context, leases []*lease) map[*lease]erro
 		}
 		answer, err := d.commit(ctx, nil, ops, nil)
 		for i, l := range some {
-			asked[l] = true
+			asked[l] = len(some) == 1 || !isOfBatch(err)
 			delete(failed, l) // of a larger batch
 			if err != nil {
 				failed[l] = err

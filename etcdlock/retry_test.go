@@ -162,12 +162,15 @@ func TestBatches(t *testing.T) {
 		}, 1, errKeyGone, errKeyGone, 100},
 		{"Denied", deny, 1, rpctypes.ErrPermissionDenied, errKeyGone, 100},
 		{"Outage", func([]clientv3.Op) error { return rpctypes.ErrNoLeader }, 1, rpctypes.ErrNoLeader, rpctypes.ErrNoLeader, 1},
-		{"LateOutage", func(ops []clientv3.Op) error {
-			if string(ops[0].KeyBytes()) != "denied/key" {
-				return rpctypes.ErrNoLeader
+		{"OutageWithinBatch", func(ops []clientv3.Op) error {
+			switch {
+			case len(ops) == batch:
+				return rpctypes.ErrPermissionDenied
+			case string(ops[0].KeyBytes()) == "denied/key":
+				return nil
 			}
-			return nil
-		}, batch, errKeyGone, rpctypes.ErrNoLeader, 2},
+			return rpctypes.ErrNoLeader
+		}, batch / 2, errKeyGone, rpctypes.ErrNoLeader, 3},
 	} {
 		sent := 0
 		kv := &fakeKV{commit: func(ops []clientv3.Op) error { sent++; return tt.answer(ops) }}

@@ -66,7 +66,7 @@ func (d *Driver) decide(ctx context.Context, a *attempt, s *state) (h *entry, wr
 	}
 	s.Slots = req.Slots
 	place, grantable, delay := s.Position(a.Entry)
-	signaled := !s.recalled && s.signaled == d.rows.ID
+	signaled := s.signaled == d.rows.ID
 	if signaled {
 		d.tellHolders(s) // before the signal is cleared: it may be to them
 	}
@@ -84,7 +84,7 @@ func (d *Driver) decide(ctx context.Context, a *attempt, s *state) (h *entry, wr
 		s.addWaiter(a.Entry)
 		write = true
 	default:
-		write = signaled && d.clearSignal(s)
+		write = signaled && !s.recalled && d.clearSignal(s)
 	}
 	a.Wait(delay)
 	return nil, write, nil

@@ -49,8 +49,10 @@ func newPool(program *mysql.Config) (*sql.DB, error) {
 	conf.Params["sql_mode"] = "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
 	conf.Params["sql_select_limit"] = "18446744073709551615" // a live waiter that is not read counts as dead
 	conf.Params["sql_big_selects"], conf.Params["sql_safe_updates"] = "1", "0"
-	// These would set sql_big_selects to 0, stop the clock, and keep locks from replicas or nodes.
-	for _, name := range []string{"max_join_size", "timestamp", "sql_log_bin", "skip_replication", "wsrep_on"} {
+	// These would set sql_big_selects to 0, stop the clock, keep locks from replicas or nodes, and
+	// refuse writes.
+	for _, name := range []string{"max_join_size", "timestamp", "sql_log_bin", "skip_replication", "wsrep_on",
+		"tx_read_only", "transaction_read_only"} {
 		delete(conf.Params, name)
 	}
 	// These would end each watch, and hide error 1290.

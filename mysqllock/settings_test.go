@@ -28,7 +28,7 @@ func TestSettings(t *testing.T) {
 			"sql_mode=" + url.QueryEscape("'ORACLE,EMPTY_STRING_IS_NULL,HIGH_NOT_PRECEDENCE,SIMULTANEOUS_ASSIGNMENT'")},
 		"NoRows":               {"sql_select_limit=0"},
 		"SmallSelects":         {"max_join_size=1", "sql_safe_updates=1"},
-		"StoppedClock":         {"timestamp=100"},
+		"StoppedClock":         {"timestamp=100", "tx_read_only=1"},
 		"ShortStatements":      {"max_statement_time=0.3", "innodb_lock_wait_timeout=1"},
 		"ClientTimeouts":       {"readTimeout=1ns", "writeTimeout=1ns", "rejectReadOnly=true"},
 		"IdleConnectionsEnded": {"wait_timeout=1"},

@@ -232,7 +232,7 @@ func TestSignalToHolder(t *testing.T) {
 	}
 	a := &rows.Attempt{Req: driver.Request{Name: "held", TTL: time.Minute, Slots: 2}, Entry: entry{Nonce: id + "-2", Slots: 2}}
 	s := &state{State: rows.State{Name: "held", Slots: 2, Holders: []entry{{Nonce: id + "-1", Tell: true, Slots: 2}},
-		Waiters: []entry{a.Entry, {Nonce: "c-1", Slots: 2}}}, signaled: id}
+		Waiters: []entry{a.Entry, {Nonce: "c-1", Slots: 2}}}, signaled: id, recalled: true}
 	if h, _, err := d.decide(t.Context(), a, s); h == nil || s.signaled != "" {
 		t.Errorf("the waiter gets %v, %v, and the row signals %q", h, err, s.signaled)
 	}

@@ -113,17 +113,15 @@ func (d *Driver) renewRows(ctx context.Context, due []driver.Lease) (map[string]
 	// The rows that were skipped come last, one by one: mostly, another client is just changing them,
 	// but a transaction may keep one locked for long, and only the leases in that row may suffer.
 	// These statements are not urgent, and limit their wait for the row themselves. After one that was
-	// long, the other rows wait for the next renewal: no lease is confirmed before the last answer.
+	// long, the other rows that there are wait for the next renewal: no lease is confirmed before the
+	// last answer.
 	var there map[string]*state
 	if len(skipped) > 0 {
 		there, err = d.read(urgent(ctx), slices.Collect(maps.Keys(skipped)))
 	}
 	began := time.Now()
 	for name, some := range skipped {
-		if err == nil && there[name] == nil {
-			continue // there is no such row: its leases are lost
-		}
-		if err != nil || time.Since(began) > rows.HeartbeatInterval/2 {
+		if err != nil || there[name] != nil && time.Since(began) > rows.HeartbeatInterval/2 {
 			renewed[name] = renewedRow{err: cmp.Or(err, context.Cause(ctx), errRowLocked)}
 			continue
 		}

@@ -155,15 +155,6 @@ func (d *Driver) scan(ctx context.Context, pattern, keyType string,
 		return asUnavailable(err)
 	}
 	for _, m := range masters {
-		if d.conn.IsCluster() { // the client may not know yet that one was demoted
-			is, err := isMaster(ctx, m)
-			if err == nil && !is {
-				err = fmt.Errorf("%w: a master of the Cluster has become a replica", driver.ErrUnavailable)
-			}
-			if err != nil {
-				return asUnavailable(err)
-			}
-		}
 		for cursor := "0"; ; {
 			command := []string{"SCAN", cursor, "MATCH", pattern, "COUNT", strconv.Itoa(scanCount)}
 			if keyType != "" {
@@ -182,6 +173,15 @@ func (d *Driver) scan(ctx context.Context, pattern, keyType string,
 			cursor = reply[0]
 			if cursor == "0" {
 				break
+			}
+		}
+		if d.conn.IsCluster() { // one that was demoted meanwhile may lack some
+			is, err := isMaster(ctx, m)
+			if err == nil && !is {
+				err = fmt.Errorf("%w: a master of the Cluster has become a replica", driver.ErrUnavailable)
+			}
+			if err != nil {
+				return asUnavailable(err)
 			}
 		}
 	}
