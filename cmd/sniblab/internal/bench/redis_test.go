@@ -145,8 +145,15 @@ func (c *redsyncCaller) acquire(ctx context.Context, name string) error {
 	return c.mutex.LockContext(ctx)
 }
 
+// release repeats what a connection's end has kept from a node: redsync cancels the requests of
+// Lock that are under way when a majority has answered, and with them a connection that is new.
 func (c *redsyncCaller) release() error {
 	ok, err := c.mutex.Unlock()
+	if errors.As(err, new(*redsync.RedisError)) {
+		if ok, err = c.mutex.Unlock(); errors.Is(err, redsync.ErrLockAlreadyExpired) {
+			return nil // it was freed on the others
+		}
+	}
 	if err == nil && !ok {
 		err = errors.New("redsync: not unlocked")
 	}
