@@ -176,12 +176,10 @@ func (c *core) untilClose(ctx context.Context) (context.Context, func(), error) 
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	c.requests.Add(1)
-	c.lastRequest++
-	id := c.lastRequest
-	c.cancels[id] = cancel
+	c.cancels[ctx] = cancel
 	return ctx, func() {
 		c.mu.Lock()
-		delete(c.cancels, id)
+		delete(c.cancels, ctx)
 		c.mu.Unlock()
 		cancel(nil)
 		c.requests.Done()

@@ -63,8 +63,7 @@ type core struct {
 
 	mu           sync.Mutex // guards what follows
 	isClosed     bool
-	lastRequest  uint64
-	cancels      map[uint64]context.CancelCauseFunc // of requests: an AfterFunc would cost more
+	cancels      map[context.Context]context.CancelCauseFunc // of requests: an AfterFunc would cost more
 	queues       map[string]*nameQueue
 	storeWaiters map[string]int // by name: acquisitions outside the local queues
 	keeper       keeper
@@ -91,7 +90,7 @@ func New(d Driver, opts ...Option) (*Locker, error) {
 		keeper: keeper{wakeup: make(chan struct{}, 1)},
 
 		releases:     driverkit.SharedTimeout{Least: releaseTimeout * 9 / 10, Most: releaseTimeout},
-		cancels:      make(map[uint64]context.CancelCauseFunc),
+		cancels:      make(map[context.Context]context.CancelCauseFunc),
 		queues:       make(map[string]*nameQueue),
 		storeWaiters: make(map[string]int),
 		watermarks:   make(watermarks),

@@ -115,13 +115,13 @@ func (d *Driver) renewRows(ctx context.Context, due []driver.Lease) (map[string]
 	// These statements are not urgent, and limit their wait for the row themselves. After one that was
 	// long, the other rows that there are wait for the next renewal: no lease is confirmed before the
 	// last answer.
-	var there map[string]*state
-	if len(skipped) > 0 {
-		there, err = d.read(urgent(ctx), slices.Collect(maps.Keys(skipped)))
-	}
+	var there map[string]*state // once a wait was long
 	began := time.Now()
 	for name, some := range skipped {
-		if err != nil || there[name] != nil && time.Since(began) > rows.HeartbeatInterval/2 {
+		if there == nil && time.Since(began) > rows.HeartbeatInterval/2 {
+			there, err = d.read(urgent(ctx), slices.Collect(maps.Keys(skipped)))
+		}
+		if err != nil || there[name] != nil {
 			renewed[name] = renewedRow{err: cmp.Or(err, context.Cause(ctx), errRowLocked)}
 			continue
 		}

@@ -28,11 +28,7 @@ func grantClauses() []clause {
 			run: onEachKind(func(t *trial, newReq func(id string) driver.Request) {
 				d1, d2 := t.open(), t.open()
 				req := newReq("a")
-				l := t.acquire(d1, req)
-				there := d2.Lease(req.Name, l.ID(), req.TTL)
-				if g := there.Grant(); there.ID() != l.ID() || g != (driver.Grant{}) {
-					t.Errorf("Lease of an id has another id, or knows of a grant, %+v", g)
-				}
+				l, there := t.acquireAndName(d1, d2, req)
 				if got := t.renew(d2, there)[0]; got.Err != nil || got.Start.IsZero() {
 					t.Errorf("Renew in another process = %+v, want a Start", got)
 				}
@@ -136,15 +132,22 @@ func (t *trial) isUnsupported(err error) bool {
 	return errors.Is(err, errors.ErrUnsupported) && t.info.Tenure == driver.TenureSession
 }
 
+// acquireAndName acquires a lease with d1, and returns what d2 makes of its name and id, too.
+func (t *trial) acquireAndName(d1, d2 driver.Driver, req driver.Request) (l, there driver.Lease) {
+	t.Helper()
+	l = t.acquire(d1, req)
+	there = d2.Lease(req.Name, l.ID(), req.TTL)
+	if g := there.Grant(); there.ID() != l.ID() || g != (driver.Grant{}) {
+		t.Errorf("Lease of an id has another id, or knows of a grant, %+v", g)
+	}
+	return l, there
+}
+
 // otherSession has a driver act on a lease that belongs to the session of another one.
 func otherSession(t *trial, newReq func(id string) driver.Request) {
 	d1, d2 := t.open(), t.open()
 	req := newReq("a")
-	l := t.acquire(d1, req)
-	there := d2.Lease(req.Name, l.ID(), req.TTL)
-	if g := there.Grant(); there.ID() != l.ID() || g != (driver.Grant{}) {
-		t.Errorf("Lease of an id has another id, or knows of a grant, %+v", g)
-	}
+	l, there := t.acquireAndName(d1, d2, req)
 	for what, err := range map[string]error{
 		"Renew":     t.renew(d2, there)[0].Err,
 		"SetHolder": there.SetHolder(t.boundedContext(), driver.Holder{Label: "theirs"}),

@@ -137,7 +137,8 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 		return // the store refused the request, or never got it
 	}
 	nonce, done := a.Entry.Nonce, make(chan struct{})
-	remove, lapses := a.removal(), !a.Queued
+	lapses := !a.Queued // a lease, and not a place that may last as long as the process
+	remove := a.removal(lapses)
 	task := func() {
 		defer close(done)
 		inner, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), driverkit.CleanupTimeout, errNoAnswer)
@@ -168,16 +169,16 @@ func (a *Attempt) withdraw(ctx context.Context, l *Lease, failed error) {
 	}
 }
 
-// removal returns a function that removes the entry of the attempt from its row, unless that is a
-// lease that has lapsed: a place may last as long as the process. If the store may still write the
-// entry, this must be repeated for [driverkit.CallTimeout].
-func (a *Attempt) removal() func(context.Context) error {
+// removal returns a function that removes the entry of the attempt from its row, unless that lapses
+// and has lapsed. If the store may still write the entry, this must be repeated for
+// [driverkit.CallTimeout].
+func (a *Attempt) removal(lapses bool) func(context.Context) error {
 	d, name, nonce := a.d, a.Req.Name, a.Entry.Nonce // the attempt itself may be large
 	var lastDue time.Time                            // the last removal is not before this time
 	if a.late {
 		lastDue = time.Now().Add(driverkit.CallTimeout)
 	}
-	lapses, end := !a.Queued, time.Now().Add(a.Req.TTL+driverkit.CallTimeout)
+	end := time.Now().Add(a.Req.TTL + driverkit.CallTimeout)
 	return func(ctx context.Context) error {
 		if lapses && time.Now().After(end) {
 			return nil
